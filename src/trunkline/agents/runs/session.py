@@ -23,7 +23,7 @@ from trunkline.agents.runs.agent_gateway_settings import settings_of_session
 from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.run_events import EmitEvent
 from trunkline.agents.runs.run_telemetry import RunTelemetry
-from trunkline.agents.runs.signals import INTERRUPTED, SessionSignals, handle_session_signals, interrupted_problem
+from trunkline.agents.runs.signals import INTERRUPTED, SessionSignals, handle_signals, interrupted_problem
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.call import Caller
 from trunkline.core.errors import BAD_VALUE, NATIVE_TOOL, TOOLS_NOT_LISTED, GatewayError, Problem
@@ -202,7 +202,8 @@ class SessionObserver:
 
 async def run_session(request: SessionRequest, observer: SessionObserver, log_file: Path) -> SessionResult:
     """Run a session until it ends or a signal ends it. Raises GatewayError where it cannot be started."""
-    with handle_session_signals() as signals:
+    signals = SessionSignals()
+    with handle_signals(signals.on_signal):
         redact = Redactor(request.settings.secrets(request.environ), request.settings.names())
         settings, warning = _without_console_spans(request)
         telemetry = RunTelemetry(settings, observer.emit, redact=redact, log_file=log_file, environ=request.environ)

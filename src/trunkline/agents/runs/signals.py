@@ -133,8 +133,8 @@ _GRACE_S: Final = 1.0
 
 
 class SessionSignals:
-    """The signals of a session. `pressed`: Ctrl+C came while the agent had the terminal, so it received that as
-    well."""
+    """The signals of a session. `pressed`: Ctrl+C came while the agent had the terminal, so it received that as well.
+    The loop gets a signal even while its handler is an empty one, as with an agent in the foreground."""
 
     def __init__(self) -> None:
         self.interrupt = Interrupt()
@@ -189,15 +189,6 @@ class SessionSignals:
         if task.cancelled():
             raise GatewayError(interrupted_problem(what, self.interrupt.signal))
         return task.result()
-
-
-@contextmanager
-def handle_session_signals() -> Generator[SessionSignals, None, None]:
-    """Handle the signals of a session. The loop gets a signal even while its handler is an empty one, as with an agent
-    in the foreground: that is how Ctrl+C is noticed then."""
-    signals = SessionSignals()
-    with handle_signals(signals.on_signal):
-        yield signals
 
 
 def interrupted_problem(what: str, name: str) -> Problem:

@@ -21,7 +21,7 @@ from trunkline.agents.workflow.reader import (
 )
 from trunkline.agents.workflow.states import read_states
 from trunkline.config.files import parse_text, read_text
-from trunkline.config.problems import FileProblem, InvalidValue, Report, hint_for
+from trunkline.config.problems import FileProblem, Report, hint_for
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.section import key, read_section
 from trunkline.config.tree import ListNode, Node, Scalar, Table, TableEntry
@@ -65,9 +65,8 @@ class LoadedWorkflow:
 def load_workflow(path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
     """Load a file. Never raises; every problem is in the report."""
     report = Report(str(path))
-    try:
-        text = read_text(path, report)
-    except InvalidValue:
+    text = or_none(lambda: read_text(path, report))
+    if text is None:
         return LoadedWorkflow(path, report, "")
     return load_workflow_text(text, path, environ=environ)
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 from tests.support.waiting import at_most
 
-from trunkline.agents.runs.signals import handle_session_signals
+from trunkline.agents.runs.signals import SessionSignals, handle_signals
 from trunkline.core.errors import STEP_INTERRUPTED, GatewayError
+
+
+@contextmanager
+def handled() -> Generator[SessionSignals, None, None]:
+    signals = SessionSignals()
+    with handle_signals(signals.on_signal):
+        yield signals
 
 
 async def _struck(number: signal.Signals) -> None:
@@ -19,7 +28,7 @@ async def _struck(number: signal.Signals) -> None:
 
 
 async def test_ctrl_c_while_tools_are_made_ready_ends_the_session() -> None:
-    with handle_session_signals() as signals, pytest.raises(GatewayError) as refused:
+    with handled() as signals, pytest.raises(GatewayError) as refused:
         await signals.unless_interrupted(_struck(signal.SIGINT), "claude")
     assert refused.value.problem.code is STEP_INTERRUPTED
 
@@ -32,7 +41,7 @@ async def test_ctrl_c_while_somebody_talks_with_the_agent_is_its_own() -> None:
                 await asyncio.sleep(0.01)
         return 5
 
-    with handle_session_signals() as signals, signals.agent_has_terminal(headless=False):
+    with handled() as signals, signals.agent_has_terminal(headless=False):
         assert await signals.unless_interrupted(struck(), "claude") == 5
     assert signals.interrupt.signal == ""
 
@@ -45,7 +54,7 @@ async def test_an_agent_that_works_by_itself_and_is_deaf_to_ctrl_c_is_ended(time
             await asyncio.sleep(0)
         await asyncio.sleep(60)
 
-    with handle_session_signals() as signals, signals.agent_has_terminal(headless=True):
+    with handled() as signals, signals.agent_has_terminal(headless=True):
         async with asyncio.timeout(at_most(20)):
             with pytest.raises(GatewayError) as refused:
                 await signals.unless_interrupted(deaf(), "claude")
@@ -61,7 +70,7 @@ async def test_one_that_ends_by_it_is_not_struck_again(monkeypatch: pytest.Monke
             await asyncio.sleep(0.01)
         return 0
 
-    with handle_session_signals() as signals:
+    with handled() as signals:
         with signals.agent_has_terminal(headless=True):
             assert await signals.unless_interrupted(ends(), "claude") == 0
         await asyncio.sleep(at_most(1.2))
@@ -71,7 +80,7 @@ async def test_one_that_ends_by_it_is_not_struck_again(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_other_signals_end_the_session_then_too(number: signal.Signals) -> None:
     with (
-        handle_session_signals() as signals,
+        handled() as signals,
         signals.agent_has_terminal(headless=False),
         pytest.raises(GatewayError) as refused,
     ):
@@ -81,7 +90,7 @@ async def test_other_signals_end_the_session_then_too(number: signal.Signals) ->
 
 
 async def test_one_ctrl_c_too_many_changes_nothing() -> None:
-    with handle_session_signals() as signals:
+    with handled() as signals:
         signals.agent_ended(0)
         signals.on_signal(signal.SIGINT)
         assert signals.interrupt.signal == ""
@@ -92,7 +101,7 @@ async def test_handlers_of_before_are_there_again_afterwards() -> None:
     own = [signal.signal(number, lambda *_: None) for number in numbers]
     try:
         before = [signal.getsignal(number) for number in numbers]
-        with handle_session_signals():
+        with handled():
             assert [signal.getsignal(number) for number in numbers] != before
         assert [signal.getsignal(number) for number in numbers] == before
     finally:

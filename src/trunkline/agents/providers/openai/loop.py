@@ -24,10 +24,11 @@ from trunkline.agents.providers.openai.request import (
     ModelTurn,
     arguments_of,
     assistant_message,
+    model_error,
     tool_message,
     user_message,
 )
-from trunkline.core.errors import MODEL_LOOP, MODEL_REFUSED, MODEL_STREAM, TURN_LIMIT, Code, GatewayError, Problem
+from trunkline.core.errors import MODEL_LOOP, MODEL_REFUSED, MODEL_STREAM, TURN_LIMIT, GatewayError
 
 CALLS_AT_ONCE: Final = 64
 _ANNOUNCED: Final = frozenset(
@@ -83,7 +84,7 @@ class _Conversation:
                 self._on_event(AgentText(turn.text))
             if number + 1 < self._max_turns:  # otherwise the results would go nowhere
                 messages += [assistant_message(turn), *await self._results(turn.calls, definitions)]
-        raise _failed(
+        raise model_error(
             TURN_LIMIT,
             f"the model still asks for tools after {self._max_turns} turns",
             "Raise `options.max_turns`, or give the model a smaller task",
@@ -141,19 +142,15 @@ def _refuse_unusable(turn: ModelTurn) -> None:
     end = turn.finish_reason.partition(":")[0].strip().lower()
 
     if end in _FILTERED:
-        raise _failed(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
+        raise model_error(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
     if end in _CUT and (not turn.calls or arguments_of(turn.calls[-1]) is None):
         message = "the model's answer was cut off at its token limit"
-        raise _failed(MODEL_STREAM, message, "Raise `options.max_tokens`, or give the model a smaller task")
+        raise model_error(MODEL_STREAM, message, "Raise `options.max_tokens`, or give the model a smaller task")
     if not turn.calls and end in _ANNOUNCED:
-        raise _failed(
+        raise model_error(
             MODEL_LOOP,
             f"the model's turn ended with `{end}` but contains no call",
             "Start the model's server with the tool parser for this model, or use another model",
         )
     if any(not call.name for call in turn.calls):
-        raise _failed(MODEL_STREAM, "the model calls a tool without a name", "")
-
-
-def _failed(code: Code, message: str, hint: str) -> GatewayError:
-    return GatewayError(Problem(code=code, message=message, hint=hint))
+        raise model_error(MODEL_STREAM, "the model calls a tool without a name", "")

@@ -13,7 +13,7 @@ import msgspec
 
 from trunkline.agents.providers.openai.reasoning import MESSAGE_MEMBERS
 from trunkline.agents.providers.openai.tool_arguments import json_object, sendable
-from trunkline.core.errors import MODEL_REFUSED, GatewayError, Problem
+from trunkline.core.errors import MODEL_REFUSED, Code, GatewayError, Problem
 from trunkline.protocol.http1 import request_head
 from trunkline.runtime.http_client import HttpTarget
 from trunkline.version import __version__
@@ -181,7 +181,7 @@ def target_of(base_url: str) -> HttpTarget:
             return target
     except ValueError:
         pass  # its message could show secrets in the URL
-    raise _refused("`base_url` is not the address of a server", "Write it as `https://host/v1`")
+    raise model_error(MODEL_REFUSED, "`base_url` is not the address of a server", "Write it as `https://host/v1`")
 
 
 def head_of(endpoint: ChatEndpoint, target: HttpTarget) -> list[tuple[bytes, bytes]]:
@@ -197,7 +197,7 @@ def head_of(endpoint: ChatEndpoint, target: HttpTarget) -> list[tuple[bytes, byt
         request_head(b"POST", b"/", head)
     except ValueError:  # its message would show the key
         hint = "Look for line breaks and characters that are not ASCII"
-        raise _refused("the key or a header cannot be sent", hint) from None
+        raise model_error(MODEL_REFUSED, "the key or a header cannot be sent", hint) from None
     return [(b"host", target.authority), (b"content-type", _JSON), *head]
 
 
@@ -277,5 +277,5 @@ def arguments_of(call: ModelToolCall) -> bytes | None:
     return None if found is None else found.encode()
 
 
-def _refused(message: str, hint: str) -> GatewayError:
-    return GatewayError(Problem(code=MODEL_REFUSED, message=message, hint=hint))
+def model_error(code: Code, message: str, hint: str) -> GatewayError:
+    return GatewayError(Problem(code=code, message=message, hint=hint))
