@@ -72,7 +72,7 @@ async def test_an_agent_cannot_give_itself_more_than_the_file_does(tmp_path: Pat
     async with stdio_gateway(tmp_path, local(tmp_path)) as client:
         await client.open()
         before = (tmp_path / "trunkline.json").read_text()
-        for path, why in {"trunkline.json": "what this gateway runs", ".awf/plugins.yaml": "protected place"}.items():
+        for path, why in {"trunkline.json": "what this gateway runs", ".awf/plugins.yaml": "protected path"}.items():
             assert is_refusal(await client.call("Write", {"path": path, "content": "{}"}), why)
         edit = {"path": "trunkline.json", "old_string": '"builtin"', "new_string": '"mcp_stdio"'}
         assert is_refusal(await client.call("Edit", edit), "what this gateway runs")

@@ -15,7 +15,7 @@ from tests.support.models.chat import CHAT
 from tests.support.scripted_model import ScriptedModel, Use, calls, in_order, says
 from tests.support.waiting import at_most
 
-from trunkline.core.errors import PLACE_UNDONE
+from trunkline.core.errors import CHANGE_UNDONE
 
 pytestmark = [pytest.mark.needs("bash"), pytest.mark.needs("bwrap")]
 
@@ -88,11 +88,11 @@ async def test_what_an_agent_plants_is_run_by_no_step_after_it_and_can_be_taken_
     first, second = (model.result(0, 0).text, model.result(1, 0).text)
     assert "core.fsmonitor" in first
     assert "trunkline.yaml" in second
-    assert "protected place" in model.result(2, 0).text
-    warnings = [event for event in events if event["event"] == "warned" and event["code"] == PLACE_UNDONE.id]
+    assert "protected path" in model.result(2, 0).text
+    warnings = [event for event in events if event["event"] == "warned" and event["code"] == CHANGE_UNDONE.id]
     assert len(warnings) >= 2
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["path"] for line in logged if line.get("code") == PLACE_UNDONE.id][:2] == [
+    assert [line["path"] for line in logged if line.get("code") == CHANGE_UNDONE.id][:2] == [
         ".git/config",
         "trunkline.yaml",
     ]

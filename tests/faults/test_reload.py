@@ -263,7 +263,7 @@ async def test_the_script_of_a_server_that_is_added_is_protected_from_then_on(tm
             await reload(gateway, files, server)
             await until(lambda: gateway.log.count('"message":"files is ready"') == 2, "its tools know of it")
             change = {"file_path": "tools/server.py", "old_string": "break", "new_string": "evil"}
-            assert "is a protected place" in (await client.call("files_Edit", change)).text
+            assert "is a protected path" in (await client.call("files_Edit", change)).text
             assert "evil" not in script.read_text()
             await reload(gateway, files)
             await until(lambda: gateway.log.count('"message":"files is ready"') == 3, "its tools know of it")

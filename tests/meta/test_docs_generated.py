@@ -9,7 +9,7 @@ from tests.support.docs_pages import ROOT
 from tools import (
     write_command_docs,
     write_config_docs,
-    write_place_docs,
+    write_protected_path_docs,
     write_protocol_docs,
     write_route_and_tool_docs,
 )
@@ -19,7 +19,7 @@ TOOLS = {
     "tools.write_command_docs": write_command_docs.pages,
     "tools.write_config_docs": write_config_docs.pages,
     "tools.write_route_and_tool_docs": write_route_and_tool_docs.pages,
-    "tools.write_place_docs": write_place_docs.pages,
+    "tools.write_protected_path_docs": write_protected_path_docs.pages,
     "tools.write_protocol_docs": write_protocol_docs.pages,
 }
 

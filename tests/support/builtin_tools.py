@@ -9,7 +9,7 @@ from typing import Any
 from trunkline.config.call_arguments import InvalidArguments, read_arguments
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
-from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import ProtectedPaths
 from trunkline.sources.builtin.root import GatewayFiles, RootFolder
 from trunkline.sources.builtin.tool import RunningToolCall, ToolContext, ToolFault
 
@@ -30,7 +30,7 @@ class Workbench:
         *,
         walk_only: bool = False,
         own: GatewayFiles | None = None,
-        protected: ProtectedPlaces | None = None,
+        protected: ProtectedPaths | None = None,
         context: Any = None,
     ) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Bash as a source has it, in its sandbox or without, with its protected places compared around every command."""
+"""Bash as in a source, sandboxed or not, with protected paths compared after each command."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from trunkline.core.call import Call, Caller, Failure
 from trunkline.runtime.children import Children
 from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources.builtin.bash import BashTool
-from trunkline.sources.builtin.protection.places import protected_below
+from trunkline.sources.builtin.protection.protected_paths import protected_below
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, QuarantinedItem
 from trunkline.sources.builtin.root import RootFolder
 from trunkline.sources.builtin.source import BuiltinSource
 from trunkline.sources.builtin.tool import ToolContext
 
 PATH = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", os.path.dirname(shutil.which("bwrap") or "/bin/x")])
-SAID = "Protected places were changed"
+SAID = "Protected paths were changed"
 
 
 class Deaf:

@@ -61,7 +61,7 @@ NO_EFFECT_YET: Final = _code("TL124", "key without effect in this version", exit
 OTHERS_CAN_WRITE: Final = _code("TL125", "file or folder that others can write", exit=0)
 RELOAD_REFUSED: Final = _code("TL130", "new configuration was refused", http=422, exit=2)
 STATE_NOT_WRITTEN: Final = _code("TL131", "state folder cannot be written")
-NOT_ACCEPTED: Final = _code("TL132", "change at a protected place was not taken back")
+NOT_ACCEPTED: Final = _code("TL132", "change at a protected path was not taken back")
 
 # 2xx source: a server cannot be used, or not fully
 SOURCE_DOWN: Final = _code("TL201", "server is down", jsonrpc=503, http=503)
@@ -78,7 +78,7 @@ TOOL_NOT_USABLE: Final = _code("TL211", "definition of a tool cannot be used", e
 DEFINITION_CHANGED: Final = _code("TL212", "definition of a tool changed", exit=0)
 HIDDEN_CHARACTERS: Final = _code("TL213", "hidden characters in a name or description", exit=0)
 SOURCE_STARTING: Final = _code("TL214", "server is still starting", exit=0)
-PLACES_NOT_COMPARED: Final = _code("TL215", "protected places are not compared after commands", exit=0)
+PATHS_NOT_COMPARED: Final = _code("TL215", "protected paths are not compared after commands", exit=0)
 
 # 3xx call: one request failed
 UNKNOWN_TOOL: Final = _code("TL301", "unknown tool or server", jsonrpc=-32602, http=404)
@@ -107,7 +107,7 @@ HEADER_MISMATCH: Final = _code("TL324", "header and body disagree", jsonrpc=-320
 UNSUPPORTED_VERSION: Final = _code("TL325", "protocol version not served", jsonrpc=-32022, http=400)
 CAPABILITY_MISSING: Final = _code("TL326", "client did not declare what this needs", jsonrpc=-32021, http=400)
 NOT_READ_ONLY: Final = _code("TL327", "tool is not read-only", jsonrpc=-32602, http=400)
-PLACE_UNDONE: Final = _code("TL328", "change at a protected place was undone", exit=0)
+CHANGE_UNDONE: Final = _code("TL328", "change at a protected path was undone", exit=0)
 
 # 4xx access: a client, an app or an operator is refused
 UNAUTHORIZED: Final = _code("TL401", "no valid credential", jsonrpc=401, http=401)

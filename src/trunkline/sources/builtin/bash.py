@@ -15,7 +15,7 @@ from trunkline.runtime.child_io import HeadTailBuffer
 from trunkline.runtime.children import child_environment
 from trunkline.runtime.commands import PROCESS_LIMIT, CommandResult, CommandRunner, CommandSpec, path_of_folder
 from trunkline.sources.builtin import BASH, LONGEST_COMMAND_S, find_program
-from trunkline.sources.builtin.protection.guard import GuardedCommand, PlaceGuard
+from trunkline.sources.builtin.protection.guard import CommandGuard, GuardedCommand
 from trunkline.sources.builtin.sandbox_provider import SandboxProvider
 from trunkline.sources.builtin.text_length import first_units, last_units, units
 from trunkline.sources.builtin.tool import (
@@ -85,7 +85,7 @@ class BashTool(BuiltinTool):
             started=context.gateway.protected_files,
         )
         home = self._env.get("HOME", "")
-        self._guard = PlaceGuard(
+        self._guard = CommandGuard(
             context.root.path, context.root.protected, context.gateway.state_dir, context.gateway.note, home
         )
 

@@ -28,13 +28,13 @@ from trunkline.runtime.rooted_files import (
     lies_in,
     refuse_kernel_files,
 )
-from trunkline.sources.builtin.protection.places import (
+from trunkline.sources.builtin.protection.protected_paths import (
     GIT_FILES,
     HEAD,
     HOOKS,
-    PLACES,
-    ProtectedPlaces,
-    protected_place_at,
+    PROTECTED_PATHS,
+    ProtectedPaths,
+    protected_path_at,
 )
 from trunkline.sources.builtin.text_length import printable
 from trunkline.sources.builtin.tool import ToolFault
@@ -117,7 +117,7 @@ class RootMissing(ToolFault):
 
 
 class RootFolder:
-    """Opens files below the root. `protected` are places that no tool may write. `walk_only` does without `openat2`, as
+    """Opens files below the root. `protected` are paths that no tool may write. `walk_only` does without `openat2`, as
     on systems that do not have it."""
 
     def __init__(
@@ -125,7 +125,7 @@ class RootFolder:
         path: Path | str,
         *,
         own: GatewayFiles | None = None,
-        protected: ProtectedPlaces | None = None,
+        protected: ProtectedPaths | None = None,
         walk_only: bool = False,
     ) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100 - links in it are followed anew each time, not once
@@ -184,22 +184,22 @@ class RootFolder:
         self._refuse_protected(folder_fd, name, path)
 
     def _refuse_protected(self, folder_fd: int, name: str, path: str, *, folder: bool = False) -> None:
-        """Checks where the file really is, and how its path is written, since a protected place may be a link."""
+        """Checks where the file really is, and how its path is written, since a protected path may be a link."""
         if self.protected is None:
             return
         written = quoted(path)
         home = os.path.realpath(self.path)
         real = _names(os.path.relpath(posixpath.join(path_of_folder(folder_fd), name), home))
-        wrong = protected_place_at(real, self.protected) or _place_linked_to(home, real)
+        wrong = protected_path_at(real, self.protected) or _protected_link_to(home, real)
         for root in (self.path, home):
             if path.startswith(f"{root}/"):
                 path = path[len(root) :]
-        wrong = wrong or protected_place_at(_names(posixpath.normpath(path.lstrip("/"))), self.protected)
+        wrong = wrong or protected_path_at(_names(posixpath.normpath(path.lstrip("/"))), self.protected)
         if not wrong and not folder and _is_of_repository(folder_fd, name):
             wrong = posixpath.join(*real)
         if wrong:
             raise ToolFault(
-                f"{written} was not written: {quoted(wrong)} is a protected place: programs outside the sandbox"
+                f"{written} was not written: {quoted(wrong)} is a protected path: programs outside the sandbox"
                 " act on it. Ask a person to make this change; `protect` in the configuration says what is protected"
             )
 
@@ -290,13 +290,13 @@ def _exists(path: str, folder_fd: int) -> bool:
     return False
 
 
-def _place_linked_to(home: str, names: Sequence[str]) -> str:
-    """The protected place in the root that is a link to this file, or to a folder above it; empty if there is none."""
-    place = posixpath.join(home, *names)
-    for path in (place.path for place in PLACES):
+def _protected_link_to(home: str, names: Sequence[str]) -> str:
+    """The protected path in the root that is a link to this file, or to a folder above it; empty if there is none."""
+    wanted = posixpath.join(home, *names)
+    for path in (protected.path for protected in PROTECTED_PATHS):
         listed = posixpath.join(home, path)
         target = os.path.realpath(listed)
-        if target != listed and (place == target or place.startswith(f"{target}/")):
+        if target != listed and (wanted == target or wanted.startswith(f"{target}/")):
             return path
     return ""
 

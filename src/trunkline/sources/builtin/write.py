@@ -119,7 +119,7 @@ class FileReplacement:
             self._put(temporary)
             try:
                 # The folder may have been moved to where nothing may be written. If a command moves it from now on, the
-                # file is found there when its protected places are compared.
+                # file is found there when its protected paths are compared.
                 self._refuse()
             except ToolFault:
                 os.unlink(self._name, dir_fd=self._folder_fd)

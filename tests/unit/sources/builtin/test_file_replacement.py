@@ -9,7 +9,7 @@ from tests.support.builtin_tools import Workbench
 from tests.support.waiting import at_most
 
 from trunkline.sources.builtin import write as module
-from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import ProtectedPaths
 from trunkline.sources.builtin.tool import ToolFault
 from trunkline.sources.builtin.write import replacing
 
@@ -47,12 +47,12 @@ def test_a_name_that_somebody_else_took_meanwhile_is_left_to_him(bench: Workbenc
 
 @pytest.mark.law
 @pytest.mark.parametrize("old", ["", "one"])
-def test_a_folder_that_becomes_a_protected_place_meanwhile_gets_no_file(tmp_path: Path, old: str) -> None:
-    bench = Workbench(tmp_path, protected=ProtectedPlaces())
+def test_a_folder_that_becomes_a_protected_path_meanwhile_gets_no_file(tmp_path: Path, old: str) -> None:
+    bench = Workbench(tmp_path, protected=ProtectedPaths())
     (tmp_path / "a").mkdir()
     if old:
         bench.write("a/tasks.json", old)
-    with pytest.raises(ToolFault, match="protected place"), replacing(bench.root, "a/tasks.json") as place:
+    with pytest.raises(ToolFault, match="protected path"), replacing(bench.root, "a/tasks.json") as place:
         (tmp_path / "a").rename(tmp_path / ".vscode")
         place.write(b"evil", bench.job())
     assert os.listdir(tmp_path / ".vscode") == []

@@ -1,4 +1,4 @@
-"""Protects the places around commands from the event loop, and reports what was undone."""
+"""Guards commands from the event loop: has the changes of each tracked, and reports what was undone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from trunkline.core.errors import PLACE_UNDONE, PLACES_NOT_COMPARED
+from trunkline.core.errors import CHANGE_UNDONE, PATHS_NOT_COMPARED
 from trunkline.core.source import Level
-from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import ProtectedPaths
 from trunkline.sources.builtin.protection.snapshots import ProtectiveMounts
+from trunkline.sources.builtin.protection.tracker import ChangeTracker, TrackedCommand, UndoOutcome
 from trunkline.sources.builtin.protection.undo import UndoneChange
-from trunkline.sources.builtin.protection.watch import PlaceWatch, WatchedCommand, WatchOutcome
 from trunkline.sources.builtin.root import quoted
 from trunkline.sources.builtin.tool import ToolFault, WorkerThreads
 
@@ -22,30 +22,30 @@ Notify = Callable[[Level, str, str, Mapping[str, object]], None]
 _EXIT_S: Final = 10.0
 _CLOSE_S: Final = 15.0
 _MOST_REPORTED: Final = 20
-_EVENT: Final = "protected_places"
+_EVENT: Final = "protected_paths"
 
 
-class PlaceGuard:
-    """Watches the commands that run below `root`, or none where there are no `places`.
+class CommandGuard:
+    """Guards the commands that run below `root`; does nothing where there are no `protected` paths.
 
     It has threads of its own, so that other tools do not wait while it waits for the disk.
     """
 
     def __init__(
-        self, root: str, places: ProtectedPlaces | None, state_dir: Path, note: Notify | None, home: str = ""
+        self, root: str, protected: ProtectedPaths | None, state_dir: Path, note: Notify | None, home: str = ""
     ) -> None:
         self._root = root
         self._note = note
-        self._watch = None if places is None else PlaceWatch(root, places, state_dir, self._warn, home=home)
+        self._tracker = None if protected is None else ChangeTracker(root, protected, state_dir, self._warn, home=home)
         self._threads = WorkerThreads("protection", 2)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._warned = False
 
     async def begin(self) -> GuardedCommand:
         """Take a snapshot before a command runs. Raises ToolFault where that is not possible."""
-        if self._watch is None:
+        if self._tracker is None:
             return GuardedCommand(self, None)
-        beginning = self._start(self._threads.run(self._watch.begin))
+        beginning = self._start(self._threads.run(self._tracker.begin))
         try:
             return GuardedCommand(self, await asyncio.shield(beginning))
         except asyncio.CancelledError:
@@ -53,7 +53,7 @@ class PlaceGuard:
             raise
         except OSError as error:
             raise ToolFault(
-                f"No command was run, because protected places cannot be compared: {error.strerror or error}. To run"
+                f"No command was run, because protected paths cannot be compared: {error.strerror or error}. To run"
                 " commands all the same, set `protect: off` in the configuration"
             ) from None
 
@@ -63,22 +63,22 @@ class PlaceGuard:
             await asyncio.wait(list(self._tasks), timeout=_CLOSE_S)
         await self._threads.close()
 
-    def end(self, command: WatchedCommand, exited: Sequence[asyncio.Future[None]]) -> asyncio.Task[str]:
+    def end(self, command: TrackedCommand, exited: Sequence[asyncio.Future[None]]) -> asyncio.Task[str]:
         """Compare once nothing of the command runs any more, whether or not anyone waits for it."""
         return self._start(self._end(command, exited))
 
-    async def _end(self, command: WatchedCommand, exited: Sequence[asyncio.Future[None]]) -> str:
+    async def _end(self, command: TrackedCommand, exited: Sequence[asyncio.Future[None]]) -> str:
         if exited:
             await asyncio.wait(exited, timeout=_EXIT_S)
         try:
             outcome = await self._threads.run(command.end)
         except OSError as error:
-            message = f"Protected places could not be compared after a command: {error.strerror or error}"
-            self._report("error", message, PLACES_NOT_COMPARED.id)
+            message = f"Protected paths could not be compared after a command: {error.strerror or error}"
+            self._report("error", message, PATHS_NOT_COMPARED.id)
             return message
         return self._reported(outcome)
 
-    async def _end_when_begun(self, beginning: asyncio.Task[WatchedCommand]) -> None:
+    async def _end_when_begun(self, beginning: asyncio.Task[TrackedCommand]) -> None:
         try:
             command = await beginning
         except OSError:
@@ -86,7 +86,7 @@ class PlaceGuard:
         await self._end(command, ())
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work, name="protected places")
+        task = asyncio.get_running_loop().create_task(work, name="protected paths")
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -96,21 +96,21 @@ class PlaceGuard:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it: the awaiting caller gets it
 
-    def _reported(self, outcome: WatchOutcome) -> str:
+    def _reported(self, outcome: UndoOutcome) -> str:
         """Log what was undone, and return it as text for the caller."""
         if not outcome.complete and not self._warned:
             self._warned = True
             self._warn(
                 f"Below {self._root} there are more folders than are scanned after a command, or some that cannot be"
-                " read: protected places in them are not compared"
+                " read: protected paths in them are not compared"
             )
         for one in outcome.undone:
             level: Level = "error" if one.failed else "warning"
-            self._report(level, undone_sentence(one), PLACE_UNDONE.id, path=one.path, id=one.id)
+            self._report(level, undone_sentence(one), CHANGE_UNDONE.id, path=one.path, id=one.id)
         return undone_text(outcome.undone)
 
     def _warn(self, message: str) -> None:
-        self._report("warning", message, PLACES_NOT_COMPARED.id)
+        self._report("warning", message, PATHS_NOT_COMPARED.id)
 
     def _report(self, level: Level, message: str, code: str, **fields: object) -> None:
         if self._note is not None:
@@ -120,7 +120,7 @@ class PlaceGuard:
 class GuardedCommand:
     """One command: give `launched` a future for each process, and call `end` however the command went."""
 
-    def __init__(self, guard: PlaceGuard, command: WatchedCommand | None) -> None:
+    def __init__(self, guard: CommandGuard, command: TrackedCommand | None) -> None:
         self._guard = guard
         self._command = command
         self._exited: list[asyncio.Future[None]] = []
@@ -152,7 +152,7 @@ def undone_text(undone: Sequence[UndoneChange]) -> str:
     if not undone:
         return ""
     lines = [
-        "Protected places were changed. Programs outside the sandbox act on these files, so the changes were undone:",
+        "Protected paths were changed. Programs outside the sandbox act on these files, so the changes were undone:",
         *(f"- {undone_sentence(one)}" for one in undone[:_MOST_REPORTED]),
     ]
     if len(undone) > _MOST_REPORTED:

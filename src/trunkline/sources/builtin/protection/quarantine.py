@@ -1,7 +1,7 @@
-"""The quarantine: what was taken from protected places, kept in a private folder until the user accepts it.
+"""The quarantine: what was taken from protected paths, kept in a private folder until the user accepts it.
 
 Nothing is deleted but the oldest items, once there are too many. What cannot be moved here (it is too large, or
-the disk is full) stays beside its place, under a name that no program looks for.
+the disk is full) stays beside its path, under a name that no program looks for.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Quarantine:
     def take(
         self, base: str, path: str, how: str, why: str, keys: tuple[str, ...] = (), *, leave: bool = False
     ) -> QuarantinedItem:
-        """Move it here, or `leave` it beside its place without a record. Raises OSError where it can be neither moved
+        """Move it here, or `leave` it beside its path without a record. Raises OSError where it can be neither moved
         nor renamed."""
         item = QuarantinedItem(self._new_id(), base, path, how, why, keys, at=time.time())
         with parent_of(base, path, change=True) as (parent, name):
@@ -100,7 +100,7 @@ class Quarantine:
         return item
 
     def record(self, item: QuarantinedItem) -> None:
-        """Write down what is known of it; without room for that, the name beside its place has to say it."""
+        """Write down what is known of it; without room for that, the name beside its path has to say it."""
         with contextlib.suppress(OSError):
             make_private_folder(self._folder / item.id)
             write_private(self._folder / item.id / _ABOUT, json.dumps(asdict(item)).encode())
@@ -118,7 +118,7 @@ class Quarantine:
         return sorted(found, key=lambda item: item.at)
 
     def put_back(self, item: QuarantinedItem) -> None:
-        """Move it to its place, where nothing may be. Raises OSError."""
+        """Move it to its path, where nothing may be. Raises OSError."""
         with parent_of(item.base, item.path, make=True) as (parent, name):
             with contextlib.suppress(FileNotFoundError):
                 os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -215,8 +215,8 @@ def all_quarantined(state_dirs: list[Path]) -> list[tuple[Path, QuarantinedItem]
 
 
 def accept_change(state_dir: Path, item: QuarantinedItem, *, force: bool, home: Path) -> QuarantinedItem | None:
-    """Put an item back. What is at its place now is quarantined in its turn, and returned. Raises GatewayError where a
-    command runs below that folder, or the place was changed by someone else and `force` is not set."""
+    """Put an item back. What is at its path now is quarantined in its turn, and returned. Raises GatewayError where a
+    command runs below that folder, or the path was changed by someone else and `force` is not set."""
     quarantine = Quarantine(state_dir / FOLDER)
     registry = CommandRegistry(commands_folder(str(home), state_dir / STATE))
     try:
@@ -226,7 +226,7 @@ def accept_change(state_dir: Path, item: QuarantinedItem, *, force: bool, home: 
                 raise _refused(item, "an agent's command runs below that folder", "wait until it has ended")
             standing = _content_at(item)
             if standing != item.left and not force:
-                raise _refused(item, "that place has changed since", "compare the two; `--force` takes it back")
+                raise _refused(item, "that path has changed since", "compare the two; `--force` takes it back")
             replaced = None if standing == "" else quarantine.take(item.base, item.path, "changed", "accepted instead")
             try:
                 quarantine.put_back(item)
@@ -240,7 +240,7 @@ def accept_change(state_dir: Path, item: QuarantinedItem, *, force: bool, home: 
 
 
 def _content_at(item: QuarantinedItem) -> str:
-    """What is at the place now, as `left` would say it; empty for nothing."""
+    """What is at the path now, as `left` would say it; empty for nothing."""
     try:
         with parent_of(item.base, item.path) as (parent, name):
             status = os.stat(name, dir_fd=parent, follow_symlinks=False)

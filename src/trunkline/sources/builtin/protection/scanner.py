@@ -1,7 +1,7 @@
-"""Finds everything that is at protected places below a folder, again and again, in a tree that may be large.
+"""Finds everything that is at protected paths below a folder, again and again, in a tree that may be large.
 
 What a directory holds is remembered for as long as its time of change stays the same, which nobody can set back; so a
-second scan costs one `lstat` for each directory. Links are not followed, except for those that are places themselves.
+second scan costs one `lstat` for each directory. Links are not followed, except for protected ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from trunkline.sources.builtin.protection.git import gitdir_target, read_git_file
-from trunkline.sources.builtin.protection.places import GIT, HEAD, HOOKS, ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import GIT, HEAD, HOOKS, ProtectedPaths
 
 PACKAGES: Final = frozenset(("node_modules", "site-packages"))
 """Folders of installed packages. Many bring settings of their author's editor, which no program reads there."""
@@ -30,7 +30,7 @@ _THOROUGH: Final = 10
 _SAMPLE: Final = ".sample"
 _DEEPEST_REPOSITORY: Final = 8
 
-Kind = Literal["file", "link", "other", "config", "folder"]
+EntryKind = Literal["file", "link", "other", "config", "folder"]
 
 
 class FileStamp(NamedTuple):
@@ -50,12 +50,12 @@ class FileStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProtectedFile:
-    """A file at a place. `place` is the path of the place that it is, or is in. `listed` places are those that every
-    gateway has; a `config` is one of git's. `content` is the digest of its bytes or the target of a link; empty if not
+    """A file at a protected path or below one, which is `protected_path`. `listed` paths are those that every gateway
+    protects; a `config` is one of git's. `content` is the digest of its bytes or the target of a link; empty if not
     known."""
 
-    place: str
-    kind: Kind
+    protected_path: str
+    kind: EntryKind
     stamp: FileStamp
     listed: bool
     content: str = ""
@@ -73,9 +73,9 @@ Directories = dict[str, _Directory]
 
 
 @dataclass(slots=True)
-class PlaceScan:
-    """What one scan has found, by absolute path. `folders` are places that are folders, and those of repositories, each
-    with its identity."""
+class ScanResult:
+    """What one scan has found, by absolute path. `folders` are protected ones, and those of repositories, each with its
+    identity."""
 
     items: dict[str, ProtectedFile] = field(default_factory=dict[str, ProtectedFile])
     folders: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -84,7 +84,7 @@ class PlaceScan:
     unlisted: set[str] = field(default_factory=set[str])
     """The user's own directories that cannot be listed."""
     visited: Directories = field(default_factory=dict[str, _Directory])
-    """Every directory that was looked at; those in places end with a slash."""
+    """Every directory that was looked at; those below protected paths end with a slash."""
     repositories: set[str] = field(default_factory=set[str])
     dropped: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """What was found when there was no room for it any more."""
@@ -105,9 +105,11 @@ class PlaceScan:
             upper = folder
         return False
 
-    def add(self, path: str, place: str, status: os.stat_result, listed: bool, kind: Kind | None = None) -> None:
+    def add(
+        self, path: str, protected_path: str, status: os.stat_result, listed: bool, kind: EntryKind | None = None
+    ) -> None:
         if path in self.items:
-            return  # in a place that it lies in, or by another way
+            return  # as part of a folder that it lies in, or by another way
         if len(self.items) >= MOST_ITEMS:
             self.complete, self.full = False, True
             self.dropped[path] = status.st_dev, status.st_ino
@@ -115,11 +117,11 @@ class PlaceScan:
         mode = status.st_mode
         stamp = FileStamp(mode, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
         kind = kind or ("file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else "other")
-        self.items[path] = ProtectedFile(place, kind, stamp, listed)
+        self.items[path] = ProtectedFile(protected_path, kind, stamp, listed)
 
 
-class PlaceScanner:
-    """Scans the places below `base`, a real path; one scan at a time, others wait for it.
+class ProtectedPathScanner:
+    """Scans the protected paths below `base`, itself a real path; one scan at a time, others wait for it.
 
     Directories that are `left_out` are not entered. In `home`, the folders of agents are the user's own and full of
     what agents write all the time: they count as one thing each.
@@ -128,42 +130,42 @@ class PlaceScanner:
     def __init__(
         self,
         base: str,
-        places: ProtectedPlaces,
+        protected: ProtectedPaths,
         *,
         most_folders: int = MOST_FOLDERS,
         left_out: Iterable[str] = (),
         home: str = "",
     ) -> None:
         self.base = base
-        self.places = places
+        self.protected = protected
         self._home = home
         self._left_out = frozenset(left_out)
         self._most_folders = most_folders
         self._lock = threading.Lock()
         self._known: Directories = {}
         # of the scan that runs:
-        self._scan = PlaceScan()
+        self._scan = ScanResult()
         self._limit = most_folders
         self._targets: set[str] = set()
 
-    def look(self, *, thoroughly: bool = False) -> PlaceScan:
+    def look(self, *, thoroughly: bool = False) -> ScanResult:
         """Takes a moment for each directory: not on the event loop. `thoroughly` goes further before it gives up."""
         with self._lock:
-            self._scan, self._targets = PlaceScan(), set()
+            self._scan, self._targets = ScanResult(), set()
             self._limit = self._most_folders * (_THOROUGH if thoroughly else 1)
             waiting = deque([self.base])  # the upper ones first: what programs read lies there
             while waiting and self._goes_on():
                 path = waiting.popleft()
                 directory = self._directory(path, whole=False)
                 if directory is not None:
-                    self._places_in(path, directory)
+                    self._paths_in(path, directory)
                     waiting.extend(directory.folders)
                     # folders that are passed over where they lie, but in which programs work that follow a link
                     targets = [os.path.realpath(_joined(path, name)) for name in directory.links]
                     targets = [one for one in targets if self._is_below(one) and one not in self._scan.visited]
                     waiting.extend(one for one in targets if is_passed_over(one[len(self.base) :].split("/")))
-            for path in self.places.apart(PACKAGES):
-                self._place(_joined(self.base, path), listed=False)
+            for path in self.protected.apart(PACKAGES):
+                self._add_protected(_joined(self.base, path), listed=False)
             self._known = self._scan.visited
             return self._scan
 
@@ -173,7 +175,7 @@ class PlaceScanner:
         return len(self._scan.visited) < self._limit and not self._scan.full
 
     def _directory(self, path: str, *, whole: bool) -> _Directory | None:
-        """What is in a directory. `whole` says that everything there is of interest, since it is in a place."""
+        """What is in a directory. `whole` says that everything there is of interest, since it is protected."""
         try:
             status = os.lstat(path)
         except (OSError, ValueError) as error:
@@ -218,10 +220,10 @@ class PlaceScanner:
         return _Directory(stamp, tuple(folders), tuple(candidates), tuple(links), repository)
 
     def _may_be(self, entry: os.DirEntry[str], folded: str) -> bool:
-        """Whether it can be a place by its name, or a link in place of a folder of places."""
-        if folded == GIT or self.places.may_be(entry.name):
+        """Whether its name may be that of a protected path, or it is a link in place of a folder on the way to one."""
+        if folded == GIT or self.protected.may_match(entry.name):
             return True
-        return (self.places.may_begin(entry.name) or self.places.may_lead(entry.name)) and entry.is_symlink()
+        return (self.protected.may_be_above(entry.name) or self.protected.may_lead(entry.name)) and entry.is_symlink()
 
     def _unlisted(self, path: str) -> _Directory:
         """One that cannot be listed or entered: a program that knows a name may still find it there."""
@@ -229,28 +231,29 @@ class PlaceScanner:
         if status is not None and status.st_uid == os.geteuid():
             self._scan.complete = False
             self._scan.unlisted.add(path)
-        names = [name for name in (GIT, *self.places.names()) if _status(_joined(path, name)) is not None]
+        names = [name for name in (GIT, *self.protected.names()) if _status(_joined(path, name)) is not None]
         return _Directory(_UNKNOWN, (), tuple(names), (), repository=False)
 
-    # -- places ---------------------------------------------------------------------------------------------------
+    # -- protected paths -----------------------------------------------------------------------------------------
 
-    def _places_in(self, folder: str, directory: _Directory) -> None:
+    def _paths_in(self, folder: str, directory: _Directory) -> None:
         if directory.candidates:
             above = folder[len(self.base) :].strip("/").split("/") if folder != self.base else []
             for name in directory.candidates:
                 path, names = _joined(folder, name), [*above, name]
                 if name.casefold() == GIT:
                     self._git(path)
-                elif self.places.is_one(names):
-                    self._place(path, listed=self.places.is_listed(names))
-                elif self.places.may_begin(name) or self.places.is_way(names):
+                elif self.protected.matches(names):
+                    self._add_protected(path, listed=self.protected.is_listed(names))
+                elif self.protected.may_be_above(name) or self.protected.is_way(names):
                     status = _status(path)
-                    if status is not None and stat.S_ISLNK(status.st_mode):  # in place of a folder of places
-                        self._scan.add(path, path, status, listed=self.places.may_begin(name))
+                    # in place of a folder on the way to a protected path
+                    if status is not None and stat.S_ISLNK(status.st_mode):
+                        self._scan.add(path, path, status, listed=self.protected.may_be_above(name))
         if directory.repository:
             self._repository(folder, 0)
 
-    def _place(self, path: str, *, listed: bool) -> None:
+    def _add_protected(self, path: str, *, listed: bool) -> None:
         status = _status(path)
         if status is None:
             return
@@ -264,9 +267,9 @@ class PlaceScanner:
             self._scan.add(path, path, status, listed)
             self._follow(path, status, listed)
 
-    def _within(self, place: str, listed: bool) -> None:
-        """Everything in a place that is a folder."""
-        waiting = deque([place])
+    def _within(self, protected_path: str, listed: bool) -> None:
+        """Everything in a protected folder."""
+        waiting = deque([protected_path])
         while waiting and self._goes_on():
             path = waiting.popleft()
             directory = self._directory(path, whole=True)
@@ -274,17 +277,17 @@ class PlaceScanner:
                 for name in directory.candidates:
                     status = _status(_joined(path, name))
                     if status is not None:
-                        self._scan.add(_joined(path, name), place, status, listed)
+                        self._scan.add(_joined(path, name), protected_path, status, listed)
                 waiting.extend(directory.folders)
 
     def _follow(self, path: str, status: os.stat_result, listed: bool) -> None:
-        """What a place that is a link leads to is one, too, if it can be written to."""
+        """What a protected link leads to is protected, too, if it can be written to."""
         if not stat.S_ISLNK(status.st_mode):
             return
         target = os.path.realpath(path)
         if self._is_below(target) and target not in self._targets:
             self._targets.add(target)
-            self._place(target, listed=listed)
+            self._add_protected(target, listed=listed)
 
     def _is_below(self, path: str) -> bool:
         return path.startswith(f"{self.base.rstrip('/')}/")
@@ -316,7 +319,7 @@ class PlaceScanner:
         for config in (_joined(path, "config"), _joined(path, "config.worktree")):
             status = _status(config)
             if status is not None:
-                kind: Kind | None = "config" if stat.S_ISREG(status.st_mode) else None
+                kind: EntryKind | None = "config" if stat.S_ISREG(status.st_mode) else None
                 self._scan.add(config, config, status, listed=True, kind=kind)
         commondir = _joined(path, "commondir")
         status = _status(commondir)

@@ -1,4 +1,4 @@
-"""Snapshots of the protected places with what they hold, and the registry of the commands that run now.
+"""Snapshots of the protected paths with what they hold, and the registry of the commands that run now.
 
 Each running command, in whichever process, has a file of its own, which holds its snapshot and is locked for as long as
 the command runs. A command that begins meanwhile merges that snapshot into its own, since what is there by now may be
@@ -25,7 +25,7 @@ from typing import Any, Final
 from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import is_ours, make_private_folder, read_private, write_private
 from trunkline.sources.builtin.protection.nofollow import link_at, read_at
-from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, PlaceScan, ProtectedFile
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, ProtectedFile, ScanResult
 
 STATE: Final = "protected"
 COMMANDS: Final = "commands"
@@ -54,7 +54,7 @@ class ContentStore:
         self._known: dict[str, tuple[FileStamp, str]] = {}
         self._pruned_at = 0.0
 
-    def records(self, base: str, scan: PlaceScan) -> dict[str, ProtectedFile]:
+    def records(self, base: str, scan: ScanResult) -> dict[str, ProtectedFile]:
         """Everything that a scan has found, with its content, which is stored."""
         now_ns, left = time.time_ns(), MOST_KEPT_BYTES
         records: dict[str, ProtectedFile] = {}
@@ -65,7 +65,7 @@ class ContentStore:
             if now_ns - file.stamp.changed_ns > YOUNG_NS:
                 self._known[path] = known
             left -= file.stamp.size if file.kind in ("file", "config") else 0
-            records[path] = ProtectedFile(file.place, file.kind, file.stamp, file.listed, known[1])
+            records[path] = ProtectedFile(file.protected_path, file.kind, file.stamp, file.listed, known[1])
         for path in self._known.keys() - scan.items.keys():
             del self._known[path]
         return records
@@ -122,8 +122,8 @@ class ProtectiveMounts:
 
 
 @dataclass(slots=True)
-class PlaceSnapshot:
-    """What was at the protected places below these folders when a command began."""
+class ProtectionSnapshot:
+    """What was at the protected paths below these folders when a command began."""
 
     bases: tuple[str, ...]
     records: dict[str, ProtectedFile] = field(default_factory=dict[str, ProtectedFile])
@@ -140,7 +140,7 @@ class PlaceSnapshot:
         """Whether this was read-only for the command, and is still the same file or folder."""
         return path in self.mounts.read_only and identity_of(path) == self.mounts.read_only[path]
 
-    def overlaps(self, other: PlaceSnapshot) -> bool:
+    def overlaps(self, other: ProtectionSnapshot) -> bool:
         """Whether one command can move something that the other one works in."""
         return any(base in other.bases or other.covers(base) for base in self.bases) or any(
             map(self.covers, other.bases)
@@ -158,7 +158,7 @@ class PlaceSnapshot:
             del self.records[path]
         return bool(dropped)
 
-    def merge(self, other: PlaceSnapshot) -> None:
+    def merge(self, other: ProtectionSnapshot) -> None:
         """Take over what was there before another command began that is still running."""
         if self.overlaps(other):
             self.taken_ns = min(self.taken_ns, other.taken_ns)
@@ -192,15 +192,15 @@ class CommandRegistry:
         finally:
             os.close(fd)
 
-    def register(self, snapshot: PlaceSnapshot) -> RunningCommand:
+    def register(self, snapshot: ProtectionSnapshot) -> RunningCommand:
         """Only under the lock. Raises OSError."""
         return RunningCommand(self._folder, snapshot)
 
-    def others(self, *, forget: bool = True) -> tuple[list[PlaceSnapshot], list[PlaceSnapshot]]:
+    def others(self, *, forget: bool = True) -> tuple[list[ProtectionSnapshot], list[ProtectionSnapshot]]:
         """The snapshots of commands that run now, and of those that were never ended; `forget` removes the latter. Only
         under the lock."""
-        running: list[PlaceSnapshot] = []
-        abandoned: list[PlaceSnapshot] = []
+        running: list[ProtectionSnapshot] = []
+        abandoned: list[ProtectionSnapshot] = []
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(OSError, ValueError):
                 fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -212,7 +212,7 @@ class CommandRegistry:
                     if is_abandoned and snapshot is not None:
                         abandoned.append(snapshot)
                     elif not is_abandoned:
-                        running.append(snapshot or PlaceSnapshot(("/",), complete=False, taken_ns=time.time_ns()))
+                        running.append(snapshot or ProtectionSnapshot(("/",), complete=False, taken_ns=time.time_ns()))
         return running, abandoned
 
     def remove_from_all(self, planted: Sequence[str]) -> None:
@@ -240,7 +240,7 @@ class CommandRegistry:
 class RunningCommand:
     """One command in the registry, until it is closed."""
 
-    def __init__(self, folder: Path, snapshot: PlaceSnapshot) -> None:
+    def __init__(self, folder: Path, snapshot: ProtectionSnapshot) -> None:
         self._path = folder / f"{secrets.token_hex(8)}{_SUFFIX}"
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -251,7 +251,7 @@ class RunningCommand:
             self.close()  # else it would seem to run for as long as this process does
             raise
 
-    def refresh(self, snapshot: PlaceSnapshot) -> None:
+    def refresh(self, snapshot: ProtectionSnapshot) -> None:
         """Drop from the snapshot what others have found to be planted since. Only under the lock."""
         with contextlib.suppress(OSError):
             current = _read(os.pread(self._fd, os.fstat(self._fd).st_size, 0))
@@ -274,9 +274,9 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _written(snapshot: PlaceSnapshot) -> bytes:
+def _written(snapshot: ProtectionSnapshot) -> bytes:
     records = {
-        path: [record.place, record.kind, list(record.stamp), record.listed, record.content]
+        path: [record.protected_path, record.kind, list(record.stamp), record.listed, record.content]
         for path, record in snapshot.records.items()
     }
     mounts = snapshot.mounts
@@ -284,21 +284,23 @@ def _written(snapshot: PlaceSnapshot) -> bytes:
     return json.dumps(fields).encode()
 
 
-def _read(data: bytes) -> PlaceSnapshot | None:
+def _read(data: bytes) -> ProtectionSnapshot | None:
     """None for what was not written completely."""
     try:
         fields: Any = json.loads(data)
         bases, complete, taken_ns, written, mounted, pinned = fields
         records = {
-            path: ProtectedFile(place, kind, FileStamp(*stamp), listed, content)
-            for path, (place, kind, stamp, listed, content) in written.items()
+            path: ProtectedFile(protected_path, kind, FileStamp(*stamp), listed, content)
+            for path, (protected_path, kind, stamp, listed, content) in written.items()
         }
         identities = {path: (device, inode) for path, (device, inode) in mounted.items()}
         if not all(isinstance(path, str) for path in (*bases, *pinned)):
             return None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return PlaceSnapshot(tuple(bases), records, complete, taken_ns, mounts=ProtectiveMounts(identities, tuple(pinned)))
+    return ProtectionSnapshot(
+        tuple(bases), records, complete, taken_ns, mounts=ProtectiveMounts(identities, tuple(pinned))
+    )
 
 
 def identity_of(path: str) -> Identity | None:

@@ -1,4 +1,4 @@
-"""Compares the protected places with a snapshot, and undoes the changes that matter.
+"""Compares the protected paths with a snapshot, and undoes the changes that matter.
 
 What is new goes into quarantine, what was there before is put back. Of a git configuration only dangerous keys matter,
 and only these are restored.
@@ -23,17 +23,17 @@ from trunkline.sources.builtin.protection.git import (
     repository_named,
 )
 from trunkline.sources.builtin.protection.nofollow import link_to, parent_of, read_at, write_at
-from trunkline.sources.builtin.protection.places import GIT, HOOKS, programs_using
+from trunkline.sources.builtin.protection.protected_paths import GIT, HOOKS, programs_using
 from trunkline.sources.builtin.protection.quarantine import Quarantine, QuarantinedItem
 from trunkline.sources.builtin.protection.scanner import YOUNG_NS, ProtectedFile, is_passed_over
 from trunkline.sources.builtin.protection.snapshots import (
     LARGEST_KEPT_BYTES,
     ContentStore,
-    PlaceSnapshot,
+    ProtectionSnapshot,
     digest_of,
 )
 
-How = Literal["new", "changed", "gone"]
+ChangeType = Literal["new", "changed", "gone"]
 _EXECUTABLE: Final = 0o111
 _CONFIG_MODE: Final = 0o644
 _MOST_MOVED: Final = 50
@@ -41,11 +41,11 @@ _MOST_MOVED: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceChange:
+class FileChange:
     """`now` is None for what is gone, `before` for what is new. `keys` are dangerous ones of a git configuration."""
 
     path: str
-    how: How
+    how: ChangeType
     before: ProtectedFile | None
     now: ProtectedFile | None
     keys: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ class PlaceChange:
 
 
 def compare(
-    before: PlaceSnapshot,
+    before: ProtectionSnapshot,
     now: Mapping[str, ProtectedFile],
     read: Callable[[str], bytes | None],
     base: str,
     was_missed: Callable[[str, ProtectedFile], bool],
-) -> Iterator[PlaceChange]:
+) -> Iterator[FileChange]:
     """The changes below `base`. `read` gets a stored content by digest; `was_missed` says whether something may have
     been there before, unseen."""
     for path, record in now.items():
@@ -69,13 +69,13 @@ def compare(
             continue
         keys = _changed_keys(path, known, record, read, base) if record.kind == "config" else ()
         if keys or record.kind != "config":
-            yield PlaceChange(path, "new" if known is None else "changed", known, record, keys)
+            yield FileChange(path, "new" if known is None else "changed", known, record, keys)
     inside = f"{base.rstrip('/')}/"
     for path, known in before.records.items():
         if path in now or not path.startswith(inside) or _is_still_there(path, known):
             continue
         if known.kind != "config" or _dangerous_entries(path, read(known.content), base):
-            yield PlaceChange(path, "gone", known, None)
+            yield FileChange(path, "gone", known, None)
 
 
 def _is_same(before: ProtectedFile, now: ProtectedFile, taken_ns: int) -> bool:
@@ -188,16 +188,16 @@ class UndoneChange:
 class ChangeUndoer:
     """Undoes the changes below one folder."""
 
-    def __init__(self, base: str, before: PlaceSnapshot, contents: ContentStore, quarantine: Quarantine) -> None:
+    def __init__(self, base: str, before: ProtectionSnapshot, contents: ContentStore, quarantine: Quarantine) -> None:
         self._base = base
-        self._old_places = {record.place for record in before.records.values()}
+        self._old_paths = {record.protected_path for record in before.records.values()}
         self._contents = contents
         self._quarantine = quarantine
         self._taken = 0
 
-    def all(self, changes: Iterable[PlaceChange]) -> Iterator[UndoneChange]:
+    def all(self, changes: Iterable[FileChange]) -> Iterator[UndoneChange]:
         """What is new first: it may be in the way of what was there before."""
-        by_how: Mapping[str, list[PlaceChange]] = {"new": [], "changed": [], "gone": []}
+        by_how: Mapping[str, list[FileChange]] = {"new": [], "changed": [], "gone": []}
         for change in changes:
             by_how[change.how].append(change)
         done: set[str] = set()
@@ -212,15 +212,15 @@ class ChangeUndoer:
         for change in (*by_how["changed"], *by_how["gone"]):
             yield self._undo(change)
 
-    def _whole(self, change: PlaceChange) -> str:
-        """The place with everything in it, where none of it was there before."""
+    def _whole(self, change: FileChange) -> str:
+        """The whole protected folder, where none of it was there before."""
         assert change.now is not None
-        place = change.now.place
-        if change.now.kind == "config" or os.path.basename(place).casefold() == HOOKS:  # noqa: PTH119
+        protected_path = change.now.protected_path
+        if change.now.kind == "config" or os.path.basename(protected_path).casefold() == HOOKS:  # noqa: PTH119
             return change.path  # there are harmless files beside it
-        return change.path if place in self._old_places else place
+        return change.path if protected_path in self._old_paths else protected_path
 
-    def _undo(self, change: PlaceChange) -> UndoneChange:
+    def _undo(self, change: FileChange) -> UndoneChange:
         done = UndoneChange(self._relative(change.path), change.how, keys=change.keys)
         try:
             if change.now is not None and change.now.kind == "config":
@@ -236,7 +236,7 @@ class ChangeUndoer:
             return replace(done, failed=error.strerror or str(error))
         return done
 
-    def _take(self, change: PlaceChange) -> QuarantinedItem:
+    def _take(self, change: FileChange) -> QuarantinedItem:
         self._taken += 1
         why = programs_using(self._relative(change.path).split("/"))
         leave = self._taken > _MOST_MOVED
@@ -244,7 +244,7 @@ class ChangeUndoer:
 
     def _put_back(self, path: str, before: ProtectedFile) -> bool:
         """False where its content is not known, or its folder is gone."""
-        within = os.path.dirname(before.place) if path != before.place else os.path.dirname(path)  # noqa: PTH120
+        within = os.path.dirname(before.protected_path) if path != before.protected_path else os.path.dirname(path)  # noqa: PTH120
         if not _is_folder(self._base, within):
             return False
         data = self._contents.get(before.content) if before.kind in ("file", "config") else None
@@ -259,7 +259,7 @@ class ChangeUndoer:
             write_at(self._base, path, data, before.stamp.mode, make=True)
         return True
 
-    def _undo_config(self, change: PlaceChange, done: UndoneChange) -> UndoneChange:
+    def _undo_config(self, change: FileChange, done: UndoneChange) -> UndoneChange:
         """Dangerous keys become what they were; remotes and branches stay as they are now. Where there is no space for
         that, which a command can bring about, the configuration is taken as a whole, and written anew if possible."""
         path, old = change.path, change.before

@@ -9,9 +9,9 @@ import pytest
 
 from trunkline.core.errors import NOT_ACCEPTED, GatewayError
 from trunkline.sources.builtin.protection import quarantine as module
-from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import ProtectedPaths
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, QuarantinedItem, accept_change
-from trunkline.sources.builtin.protection.watch import PlaceWatch
+from trunkline.sources.builtin.protection.tracker import ChangeTracker
 
 
 class Scene:
@@ -116,7 +116,7 @@ def test_nothing_comes_back_while_a_command_runs_there(scene: Scene) -> None:
     scene.write(".mcp.json")
     taken = scene.take(".mcp.json")
     elsewhere = scene.root.parent / "other-state"  # of another gateway
-    running = PlaceWatch(str(scene.root), ProtectedPlaces(), elsewhere, lambda _: None, home=str(scene.home)).begin()
+    running = ChangeTracker(str(scene.root), ProtectedPaths(), elsewhere, lambda _: None, home=str(scene.home)).begin()
     with pytest.raises(GatewayError):
         scene.accept(taken)
     running.end()

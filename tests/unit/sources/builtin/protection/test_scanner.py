@@ -8,9 +8,9 @@ import pytest
 from tests.support.waiting import wait_until
 
 from trunkline.config.sandbox import ProtectSettings
-from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below
-from trunkline.sources.builtin.protection.scanner import YOUNG_NS, PlaceScanner
-from trunkline.sources.builtin.protection.watch import MOST_MOUNTS, PlaceWatch
+from trunkline.sources.builtin.protection.protected_paths import ProtectedPaths, protected_below
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, ProtectedPathScanner
+from trunkline.sources.builtin.protection.tracker import MOST_MOUNTS, ChangeTracker
 
 
 def write(path: Path, content: str = "x") -> Path:
@@ -19,7 +19,7 @@ def write(path: Path, content: str = "x") -> Path:
     return path
 
 
-def found(tree: PlaceScanner) -> set[str]:
+def found(tree: ProtectedPathScanner) -> set[str]:
     return {path.removeprefix(f"{tree.base}/") for path in tree.look().items}
 
 
@@ -30,7 +30,7 @@ def let_it_age(folder: Path) -> None:
 
 
 def test_a_change_is_seen_however_often_it_was_looked_before(tmp_path: Path) -> None:
-    tree = PlaceScanner(str(tmp_path), ProtectedPlaces())
+    tree = ProtectedPathScanner(str(tmp_path), ProtectedPaths())
     write(tmp_path / "a/b/file")
     write(tmp_path / ".claude/commands/x.md")
     steps = [
@@ -51,7 +51,7 @@ def test_a_change_is_seen_however_often_it_was_looked_before(tmp_path: Path) -> 
 def test_what_was_looked_at_once_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         write(tmp_path / f"a/{number}/file")
-    tree = PlaceScanner(str(tmp_path), ProtectedPlaces())
+    tree = ProtectedPathScanner(str(tmp_path), ProtectedPaths())
     let_it_age(tmp_path)
     tree.look()
     listed: list[str] = []
@@ -67,7 +67,7 @@ def test_installed_packages_are_not_looked_into(tmp_path: Path) -> None:
     write(tmp_path / ".opencode/node_modules/p/index.js")
     files = [["node_modules", "server", "index.js"]]
     write(tmp_path / "node_modules/server/index.js")
-    tree = PlaceScanner(str(tmp_path), ProtectedPlaces(files=files))
+    tree = ProtectedPathScanner(str(tmp_path), ProtectedPaths(files=files))
     assert found(tree) == {".opencode/node_modules/p/index.js", "node_modules/server/index.js"}
 
 
@@ -75,7 +75,7 @@ def test_a_tree_that_is_too_large_is_looked_at_from_above_and_that_is_said(tmp_p
     for number in range(30):
         write(tmp_path / f"{number}/deep/.envrc")
     write(tmp_path / ".envrc")
-    look = PlaceScanner(str(tmp_path), ProtectedPlaces(), most_folders=20).look()
+    look = ProtectedPathScanner(str(tmp_path), ProtectedPaths(), most_folders=20).look()
     assert not look.complete
     assert f"{tmp_path}/.envrc" in look.items
 
@@ -84,7 +84,7 @@ def test_what_a_place_that_is_a_link_leads_to_is_one_too(tmp_path: Path) -> None
     write(tmp_path / "dotfiles/claude/settings.json")
     (tmp_path / ".claude").symlink_to("dotfiles/claude")
     (tmp_path / ".codex").symlink_to("/etc")
-    assert found(PlaceScanner(str(tmp_path), ProtectedPlaces())) == {
+    assert found(ProtectedPathScanner(str(tmp_path), ProtectedPaths())) == {
         ".claude",
         ".codex",
         "dotfiles/claude/settings.json",
@@ -98,7 +98,7 @@ def test_only_so_many_places_are_mounted_and_none_that_lies_deep(tmp_path: Path)
     for name in (".mcp.json", ".vscode/tasks.json", ".git/HEAD", ".git/hooks/x.sample", ".git/config"):
         write(tmp_path / name)
     (tmp_path / "state").mkdir()
-    command = PlaceWatch(str(tmp_path), ProtectedPlaces(), tmp_path / "state", lambda _: None).begin()
+    command = ChangeTracker(str(tmp_path), ProtectedPaths(), tmp_path / "state", lambda _: None).begin()
     command.end()
     mounted = [path.removeprefix(f"{tmp_path}/") for path in command.before.mounts.read_only]
     assert len(mounted) == MOST_MOUNTS
@@ -112,7 +112,7 @@ def test_while_another_command_runs_what_that_one_has_mounted_is_mounted_and_not
     for name in (".mcp.json", "sub/.envrc", "Makefile", ".vscode/tasks.json"):
         write(root / name)
     (root / ".codex").mkdir()  # there is nothing in it yet
-    watch = PlaceWatch(str(root), ProtectedPlaces(["Makefile"]), tmp_path / "state", lambda _: None)
+    watch = ChangeTracker(str(root), ProtectedPaths(["Makefile"]), tmp_path / "state", lambda _: None)
     first = watch.begin()
     for name in (".claude/x", ".envrc", ".git/config", ".git/hooks/pre-commit"):
         write(root / name, "[core]")
@@ -128,7 +128,7 @@ def test_of_nested_folders_the_inner_one_is_not_moved_while_a_command_runs_there
     inner = tmp_path / "root/a/inner"
     write(inner / ".mcp.json")
     first, second = (
-        PlaceWatch(str(base), ProtectedPlaces(), tmp_path / "state", lambda _: None).begin()
+        ChangeTracker(str(base), ProtectedPaths(), tmp_path / "state", lambda _: None).begin()
         for base in (inner, tmp_path / "root")
     )
     assert set(second.before.mounts.read_only) == {str(inner / ".mcp.json")}
@@ -143,7 +143,7 @@ def test_a_folder_that_others_work_in_is_not_moved_and_no_link_comes_in_its_plac
     roots = [str(root), str(root / "a/inner"), str(root / "later")]
     places = protected_below(root, ProtectSettings(), (), roots)
     assert places is not None
-    watch = PlaceWatch(str(root), places, tmp_path / "state", lambda _: None)
+    watch = ChangeTracker(str(root), places, tmp_path / "state", lambda _: None)
     command = watch.begin()
     assert set(command.before.mounts.pinned) == {str(root / "a"), str(root / "a/inner")}
     (root / "a/inner").rename(root / "a/away")
@@ -157,5 +157,5 @@ def test_a_sample_that_a_hook_leads_to_is_one(tmp_path: Path) -> None:
     for name in names:
         write(tmp_path / f".git/hooks/{name}.sample")
         (tmp_path / f".git/hooks/{name}").symlink_to(f"{name}.sample")
-    seen = found(PlaceScanner(str(tmp_path), ProtectedPlaces()))
+    seen = found(ProtectedPathScanner(str(tmp_path), ProtectedPaths()))
     assert {f".git/hooks/{name}.sample" for name in names} <= seen

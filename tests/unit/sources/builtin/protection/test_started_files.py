@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import load_text
 
-from trunkline.sources.builtin.protection.places import started_files
+from trunkline.sources.builtin.protection.protected_paths import started_files
 
 CASES = {
     "python3 server.py data.db": ["server.py"],

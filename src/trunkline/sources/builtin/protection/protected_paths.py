@@ -1,4 +1,4 @@
-"""The protected places: the files and folders below a root that say what programs run outside of a sandbox.
+"""The protected paths: the files and folders below a root that say what programs run outside of a sandbox.
 
 Each is protected at any depth, whether it exists or not, with everything in it. Names are compared without case, as
 many file systems do.
@@ -26,49 +26,49 @@ HOOKS: Final = "hooks"
 
 
 @dataclass(frozen=True, slots=True)
-class ProtectedPlace:
-    """A path that agents must not change; `believed_by` names the programs that run it or act on it."""
+class ProtectedPath:
+    """A path that agents must not change; `used_by` names the programs that run it or act on it."""
 
     path: str
-    believed_by: str
+    used_by: str
 
 
 _EDITORS: Final = "the editor: tasks, servers and programs that it starts"
-PLACES: Final = (
-    ProtectedPlace("trunkline.yaml", "Trunkline itself, in the folder it is started in"),
-    ProtectedPlace("trunkline.yml", "Trunkline itself"),
-    ProtectedPlace("trunkline.json", "Trunkline itself"),
-    ProtectedPlace(".awf", "Trunkline and AWF: plugins and workflows"),
-    ProtectedPlace(".claude", "Claude Code: hooks, permissions, commands, agents"),
-    ProtectedPlace(".mcp.json", "Claude Code and others: MCP servers"),
-    ProtectedPlace(".codex", "Codex: its configuration"),
-    ProtectedPlace(".gemini", "Gemini CLI: hooks, MCP servers, commands"),
-    ProtectedPlace(".opencode", "OpenCode: plugins, tools, agents"),
-    ProtectedPlace("opencode.json", "OpenCode: its configuration"),
-    ProtectedPlace("opencode.jsonc", "OpenCode: its configuration"),
-    ProtectedPlace(".vscode/tasks.json", "Visual Studio Code: tasks, including those that run when a folder is opened"),
-    ProtectedPlace(".vscode/launch.json", "Visual Studio Code: programs to debug"),
-    ProtectedPlace(".vscode/settings.json", "Visual Studio Code: paths of programs, terminals"),
-    ProtectedPlace(".vscode/mcp.json", "Visual Studio Code: MCP servers"),
-    ProtectedPlace(".cursor", _EDITORS),
-    ProtectedPlace(".windsurf", _EDITORS),
-    ProtectedPlace(".zed", _EDITORS),
-    ProtectedPlace(".kiro", _EDITORS),
-    ProtectedPlace(".roo/mcp.json", "Roo Code: MCP servers"),
-    ProtectedPlace(".continue", "Continue: MCP servers, models"),
-    ProtectedPlace(".qwen", "Qwen Code: its configuration, MCP servers"),
-    ProtectedPlace(".crush.json", "Crush: MCP and language servers"),
-    ProtectedPlace("crush.json", "Crush: MCP and language servers"),
-    ProtectedPlace(".junie/mcp", "Junie: MCP servers"),
-    ProtectedPlace(".aider.conf.yml", "Aider: lint and test commands"),
-    ProtectedPlace(".amazonq", "Amazon Q: MCP servers, agents"),
-    ProtectedPlace(".envrc", "direnv: commands that run in every shell that enters the folder"),
+PROTECTED_PATHS: Final = (
+    ProtectedPath("trunkline.yaml", "Trunkline itself, in the folder it is started in"),
+    ProtectedPath("trunkline.yml", "Trunkline itself"),
+    ProtectedPath("trunkline.json", "Trunkline itself"),
+    ProtectedPath(".awf", "Trunkline and AWF: plugins and workflows"),
+    ProtectedPath(".claude", "Claude Code: hooks, permissions, commands, agents"),
+    ProtectedPath(".mcp.json", "Claude Code and others: MCP servers"),
+    ProtectedPath(".codex", "Codex: its configuration"),
+    ProtectedPath(".gemini", "Gemini CLI: hooks, MCP servers, commands"),
+    ProtectedPath(".opencode", "OpenCode: plugins, tools, agents"),
+    ProtectedPath("opencode.json", "OpenCode: its configuration"),
+    ProtectedPath("opencode.jsonc", "OpenCode: its configuration"),
+    ProtectedPath(".vscode/tasks.json", "Visual Studio Code: tasks, including those that run when a folder is opened"),
+    ProtectedPath(".vscode/launch.json", "Visual Studio Code: programs to debug"),
+    ProtectedPath(".vscode/settings.json", "Visual Studio Code: paths of programs, terminals"),
+    ProtectedPath(".vscode/mcp.json", "Visual Studio Code: MCP servers"),
+    ProtectedPath(".cursor", _EDITORS),
+    ProtectedPath(".windsurf", _EDITORS),
+    ProtectedPath(".zed", _EDITORS),
+    ProtectedPath(".kiro", _EDITORS),
+    ProtectedPath(".roo/mcp.json", "Roo Code: MCP servers"),
+    ProtectedPath(".continue", "Continue: MCP servers, models"),
+    ProtectedPath(".qwen", "Qwen Code: its configuration, MCP servers"),
+    ProtectedPath(".crush.json", "Crush: MCP and language servers"),
+    ProtectedPath("crush.json", "Crush: MCP and language servers"),
+    ProtectedPath(".junie/mcp", "Junie: MCP servers"),
+    ProtectedPath(".aider.conf.yml", "Aider: lint and test commands"),
+    ProtectedPath(".amazonq", "Amazon Q: MCP servers, agents"),
+    ProtectedPath(".envrc", "direnv: commands that run in every shell that enters the folder"),
 )
 GIT_FILES: Final = ("config", "config.worktree", "commondir", HOOKS)
 """Files in the folder of a repository that name programs, or lead to such files."""
 
 
-class ProtectedPlaces:
+class ProtectedPaths:
     """The list, with additions: `more` are patterns with `*` and `?`, at any depth or, beginning with a `/`, from the
     root. `files` are the names of paths below the root, `roots` those of folders that other tools work in, which must
     not become links."""
@@ -77,8 +77,8 @@ class ProtectedPlaces:
         self, more: Iterable[str] = (), files: Iterable[Sequence[str]] = (), roots: Iterable[Sequence[str]] = ()
     ) -> None:
         self._listed: dict[str, list[tuple[str, ...]]] = {}
-        for place in PLACES:
-            *above, last = place.path.casefold().split("/")
+        for protected in PROTECTED_PATHS:
+            *above, last = protected.path.casefold().split("/")
             self._listed.setdefault(last, []).append(tuple(above))
         self._written = [tuple(names) for names in files]
         self._files = {tuple(name.casefold() for name in names) for names in self._written}
@@ -90,25 +90,25 @@ class ProtectedPlaces:
         self._patterns = [_Pattern(written) for written in more]
         lasts = "|".join(pattern.last for pattern in self._patterns)
         self._last = re.compile(lasts).match if lasts else None
-        self._first = {place.path.split("/")[0] for place in PLACES if "/" in place.path}
+        self._first = {protected.path.split("/")[0] for protected in PROTECTED_PATHS if "/" in protected.path}
         self._firsts = [pattern.first for pattern in self._patterns if pattern.first is not None]
 
-    def may_be(self, name: str) -> bool:
-        """Whether anything of this name can be a place: quick, as it is asked of every name in a tree."""
+    def may_match(self, name: str) -> bool:
+        """Whether anything of this name can be protected: quick, as it is asked of every name in a tree."""
         folded = name.casefold()
         if folded in self._listed or folded in self._file_names:
             return True
         return self._last is not None and self._last(folded) is not None
 
-    def is_one(self, names: Sequence[str]) -> bool:
-        """Whether these names, from the root down, are those of a place."""
+    def matches(self, names: Sequence[str]) -> bool:
+        """Whether these names, from the root down, are those of a protected path."""
         folded = tuple(name.casefold() for name in names)
         if not folded:
             return False
         return self.is_listed(names) or folded in self._files or any(pattern.fits(folded) for pattern in self._patterns)
 
-    def may_begin(self, name: str) -> bool:
-        """Whether places may lie in a folder of this name."""
+    def may_be_above(self, name: str) -> bool:
+        """Whether protected paths may lie in a folder of this name."""
         folded = name.casefold()
         return folded in self._first or any(first.match(folded) for first in self._firsts)
 
@@ -121,7 +121,7 @@ class ProtectedPlaces:
         return tuple(name.casefold() for name in names) in self._ways
 
     def is_listed(self, names: Sequence[str]) -> bool:
-        """Whether it is one of the places that every gateway protects."""
+        """Whether it is one of the paths that every gateway protects."""
         folded = tuple(name.casefold() for name in names)
         listed = self._listed.get(folded[-1], ())
         return any(len(above) < len(folded) and folded[len(folded) - 1 - len(above) : -1] == above for above in listed)
@@ -131,8 +131,10 @@ class ProtectedPlaces:
         return ["/".join(names) for names in self._written if not set(folders).isdisjoint(names[:-1])]
 
     def names(self) -> Iterable[str]:
-        """The first names of places that are not patterns."""
-        return sorted({place.path.split("/")[0] for place in PLACES} | {names[0] for names in self._written})
+        """The first names of protected paths that are not patterns."""
+        return sorted(
+            {protected.path.split("/")[0] for protected in PROTECTED_PATHS} | {names[0] for names in self._written}
+        )
 
 
 class _Pattern:
@@ -150,35 +152,36 @@ class _Pattern:
         return all(name.match(given) for name, given in zip(self._names, folded[-count:], strict=True))
 
 
-def protected_place_at(names: Sequence[str], places: ProtectedPlaces) -> str:
-    """The place that a file or folder with these names, from the root down, is or is in; empty where there is none.
+def protected_path_at(names: Sequence[str], protected: ProtectedPaths) -> str:
+    """The protected path that these names, from the root down, are or lie in; empty where there is none.
 
     Tools that write files may write nothing in a folder `.git`.
     """
     folded = [name.casefold() for name in names]
     if GIT in folded:
         return "/".join(names[: folded.index(GIT) + 1])
-    return next(("/".join(names[:end]) for end in range(1, len(names) + 1) if places.is_one(names[:end])), "")
+    return next(("/".join(names[:end]) for end in range(1, len(names) + 1) if protected.matches(names[:end])), "")
 
 
 def programs_using(names: Sequence[str]) -> str:
-    """The programs that do what a place with these names says."""
+    """The programs that do what a protected path with these names says."""
     folded = [name.casefold() for name in names]
-    for place in PLACES:
-        parts = place.path.casefold().split("/")
+    for protected in PROTECTED_PATHS:
+        parts = protected.path.casefold().split("/")
         if any(folded[at : at + len(parts)] == parts for at in range(len(folded))):
-            return place.believed_by
+            return protected.used_by
     is_git = folded[-1] in (GIT, *GIT_FILES) or HOOKS in folded
     return "git: hooks, and the programs that its configuration names" if is_git else "the configuration in use"
 
 
 def protected_below(
     root: Path | str, settings: ProtectSettings, files: Iterable[str] = (), roots: Iterable[str] = ()
-) -> ProtectedPlaces | None:
-    """The places below this root, with the files and other roots that lie there; None where nothing is protected."""
+) -> ProtectedPaths | None:
+    """The protected paths below this root, with the files and other roots that lie there; None where protection is
+    off."""
     if not settings.on:
         return None
-    return ProtectedPlaces(settings.more, _below(root, files), _below(root, roots))
+    return ProtectedPaths(settings.more, _below(root, files), _below(root, roots))
 
 
 def _below(root: Path | str, files: Iterable[str]) -> list[list[str]]:

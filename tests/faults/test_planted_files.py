@@ -12,9 +12,9 @@ from tests.support.guarded_bash import SAID, guarded_bash
 from tests.support.waiting import until
 
 from trunkline.config.sandbox import ProtectSettings
-from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import ProtectedPaths
 from trunkline.sources.builtin.protection.quarantine import accept_change
-from trunkline.sources.builtin.protection.watch import PlaceWatch
+from trunkline.sources.builtin.protection.tracker import ChangeTracker
 
 pytestmark = [pytest.mark.law, pytest.mark.needs("bash"), pytest.mark.needs("bwrap")]
 
@@ -308,7 +308,7 @@ async def test_nothing_that_a_command_leaves_behind_plants_later(tmp_path: Path,
 
 async def test_gateways_that_keep_their_state_elsewhere_know_of_each_others_commands(tmp_path: Path) -> None:
     async with guarded_bash(tmp_path) as bash:
-        other = PlaceWatch(str(bash.root), ProtectedPlaces(), tmp_path / "other", lambda _: None, home=str(bash.home))
+        other = ChangeTracker(str(bash.root), ProtectedPaths(), tmp_path / "other", lambda _: None, home=str(bash.home))
         call = bash.begin("echo evil > .mcp.json; touch begun; while [ ! -e go ]; do sleep 0.02; done")
         await until((bash.root / "begun").exists, "it has planted")
         command = other.begin()
@@ -321,7 +321,7 @@ async def test_gateways_that_keep_their_state_elsewhere_know_of_each_others_comm
 async def test_what_a_killed_gateway_could_not_compare_is_told_by_the_next(tmp_path: Path) -> None:
     async with guarded_bash(tmp_path) as bash:
         bash.write(".envrc", "mine")
-        watch = PlaceWatch(str(bash.root), ProtectedPlaces(), bash.state_dir, lambda _: None, home=str(bash.home))
+        watch = ChangeTracker(str(bash.root), ProtectedPaths(), bash.state_dir, lambda _: None, home=str(bash.home))
         left = watch.begin()
         os.close(left.command._fd)  # as the kernel does it
         left.command._fd = -1

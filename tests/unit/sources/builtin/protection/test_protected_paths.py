@@ -5,18 +5,23 @@ from pathlib import Path
 import pytest
 
 from trunkline.config.sandbox import ProtectSettings
-from trunkline.sources.builtin.protection.places import PLACES, ProtectedPlaces, protected_below, protected_place_at
+from trunkline.sources.builtin.protection.protected_paths import (
+    PROTECTED_PATHS,
+    ProtectedPaths,
+    protected_below,
+    protected_path_at,
+)
 
 
 def place_of(path: str, *more: str) -> str:
-    return protected_place_at(path.split("/"), ProtectedPlaces(more))
+    return protected_path_at(path.split("/"), ProtectedPaths(more))
 
 
-@pytest.mark.parametrize("place", [place.path for place in PLACES])
+@pytest.mark.parametrize("place", [place.path for place in PROTECTED_PATHS])
 def test_each_place_counts_at_any_depth_in_any_case_with_all_that_is_in_it(place: str) -> None:
     for path in (place, f"a/b/{place}", f"{place}/x/y", place.upper()):
         assert place_of(path)
-        assert ProtectedPlaces().may_be(place.rpartition("/")[2])
+        assert ProtectedPaths().may_match(place.rpartition("/")[2])
 
 
 @pytest.mark.parametrize("path", [".git", ".git/hooks/pre-commit", "sub/.GIT/config", ".git/info/attributes"])
@@ -46,6 +51,6 @@ def test_files_below_the_root_are_places_by_whichever_way_the_root_is_reached(tm
         files = [str(tmp_path / "way/flows/mine.yaml"), str(tmp_path / "elsewhere")]
         places = protected_below(tmp_path / root, ProtectSettings(), files)
         assert places is not None
-        assert places.is_one(["flows", "mine.yaml"])
-        assert not places.is_one(["elsewhere"])
+        assert places.matches(["flows", "mine.yaml"])
+        assert not places.matches(["elsewhere"])
     assert protected_below(tmp_path, ProtectSettings(on=False)) is None

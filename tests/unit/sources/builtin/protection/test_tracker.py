@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from trunkline.sources.builtin.protection import scanner, snapshots, undo
-from trunkline.sources.builtin.protection.places import ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import ProtectedPaths
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
-from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, PlaceScan, ProtectedFile
+from trunkline.sources.builtin.protection.scanner import YOUNG_NS, FileStamp, ProtectedFile, ScanResult
 from trunkline.sources.builtin.protection.snapshots import (
     COMMANDS,
     STATE,
     CommandRegistry,
     ContentStore,
-    PlaceSnapshot,
+    ProtectionSnapshot,
     may_be_planted,
 )
-from trunkline.sources.builtin.protection.watch import PlaceWatch, WatchedCommand, WatchOutcome
+from trunkline.sources.builtin.protection.tracker import ChangeTracker, TrackedCommand, UndoOutcome
 
 
 class Scene:
@@ -34,7 +34,7 @@ class Scene:
         self.state = folder / "state"
         self.root.mkdir()
         self.told: list[str] = []
-        self.watch = PlaceWatch(str(self.root), ProtectedPlaces(), self.state, self.told.append, **keys)
+        self.watch = ChangeTracker(str(self.root), ProtectedPaths(), self.state, self.told.append, **keys)
 
     def write(self, path: str, content: str = "x") -> Path:
         file = self.root / path
@@ -42,7 +42,7 @@ class Scene:
         file.write_text(content)
         return file
 
-    def begin(self) -> WatchedCommand:
+    def begin(self) -> TrackedCommand:
         return self.watch.begin()
 
     def places(self) -> set[str]:
@@ -50,7 +50,7 @@ class Scene:
         return {path.name for path in self.root.rglob("*") if path.name in (".mcp.json", ".envrc", "settings.json")}
 
 
-def paths(outcome: WatchOutcome) -> set[str]:
+def paths(outcome: UndoOutcome) -> set[str]:
     return {one.path for one in outcome.undone}
 
 
@@ -180,7 +180,7 @@ def test_a_configuration_is_taken_back_without_any_room_too(
 
 def test_state_that_lies_below_the_root_is_no_part_of_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    scene.watch = PlaceWatch(str(scene.root), ProtectedPlaces(), scene.root / "state", scene.told.append)
+    scene.watch = ChangeTracker(str(scene.root), ProtectedPaths(), scene.root / "state", scene.told.append)
     command = scene.begin()
     scene.write(".opencode/sub/.mcp.json")
     assert paths(command.end()) == {".opencode"}
@@ -229,7 +229,7 @@ def test_a_file_with_another_name_somewhere_is_not_taken_for_the_users_own_work(
 def test_a_root_that_is_a_link_is_looked_at_where_it_leads(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     (tmp_path / "way").symlink_to("root")
-    watch = PlaceWatch(str(tmp_path / "way"), ProtectedPlaces(), scene.state, scene.told.append)
+    watch = ChangeTracker(str(tmp_path / "way"), ProtectedPaths(), scene.state, scene.told.append)
     assert watch.begin().end().undone == ()
     (tmp_path / "other").mkdir()
     (tmp_path / "way").unlink()
@@ -262,7 +262,9 @@ def test_what_is_planted_is_not_put_back_however_much_commands_have_to_tell_each
     stamp = FileStamp(0o100644, 1, 2, 3, 4, 1)
     records = {f"/{number}/{long}": ProtectedFile(long, "config", stamp, True, "") for number in range(10_000)}
     with alike.lock():
-        session = alike.register(PlaceSnapshot((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]}))
+        session = alike.register(
+            ProtectionSnapshot((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]})
+        )
         [seen], _ = alike.others()
         assert planted in seen.records
         alike.remove_from_all([planted])
@@ -277,7 +279,7 @@ def test_a_command_that_could_not_begin_is_not_taken_for_one_that_runs(
     scene = Scene(tmp_path)
     scene.write(".mcp.json", "mine")
 
-    def full(_: PlaceSnapshot) -> bytes:
+    def full(_: ProtectionSnapshot) -> bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
@@ -383,7 +385,7 @@ def test_what_another_command_takes_away_meanwhile_is_not_said_to_be_left(
     scene.write("a/.envrc", "theirs")
     found = ContentStore.records
 
-    def then_gone(kept: ContentStore, base: str, seen: PlaceScan) -> dict[str, ProtectedFile]:
+    def then_gone(kept: ContentStore, base: str, seen: ScanResult) -> dict[str, ProtectedFile]:
         shutil.rmtree(scene.root / "clone", ignore_errors=True)
         return found(kept, base, seen)
 

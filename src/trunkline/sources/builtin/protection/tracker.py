@@ -1,4 +1,4 @@
-"""Takes a snapshot of the protected places before a command, and compares and undoes after it.
+"""Takes a snapshot of the protected paths before a command, and compares and undoes after it.
 
 Everything here touches the disk: not on the event loop (`guard` calls it from a thread).
 """
@@ -16,16 +16,22 @@ from trunkline.config.sandbox import KERNEL_FOLDERS
 from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder
 from trunkline.sources.builtin.protection.nofollow import open_up
-from trunkline.sources.builtin.protection.places import GIT, HOOKS, ProtectedPlaces
+from trunkline.sources.builtin.protection.protected_paths import GIT, HOOKS, ProtectedPaths
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine
-from trunkline.sources.builtin.protection.scanner import MOST_FOLDERS, YOUNG_NS, PlaceScan, PlaceScanner, ProtectedFile
+from trunkline.sources.builtin.protection.scanner import (
+    MOST_FOLDERS,
+    YOUNG_NS,
+    ProtectedFile,
+    ProtectedPathScanner,
+    ScanResult,
+)
 from trunkline.sources.builtin.protection.snapshots import (
     STATE,
     TO_THE_END_S,
     CommandRegistry,
     ContentStore,
     Identity,
-    PlaceSnapshot,
+    ProtectionSnapshot,
     ProtectiveMounts,
     RunningCommand,
     commands_folder,
@@ -33,17 +39,17 @@ from trunkline.sources.builtin.protection.snapshots import (
     is_usable,
     spare_folder,
 )
-from trunkline.sources.builtin.protection.undo import ChangeUndoer, PlaceChange, UndoneChange, compare
+from trunkline.sources.builtin.protection.undo import ChangeUndoer, FileChange, UndoneChange, compare
 
 MOST_MOUNTS: Final = 100
-"""For each of them bubblewrap reads the list of all. Places beyond that are compared like the rest."""
+"""For each of them bubblewrap reads the list of all. Paths beyond that are compared like the rest."""
 _MOST_OPENINGS: Final = 20
 _MOST_ROUNDS: Final = 10
 _MOST_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class WatchOutcome:
+class UndoOutcome:
     """What was undone, whether everything was compared, and the paths that were new and are gone."""
 
     undone: tuple[UndoneChange, ...] = ()
@@ -51,13 +57,13 @@ class WatchOutcome:
     planted: tuple[str, ...] = ()
 
 
-class PlaceWatch:
-    """Watches `places` below the folder `root`. `warn` gets what is wrong with the watch itself."""
+class ChangeTracker:
+    """Tracks changes of the `protected` paths below the folder `root`. `warn` gets what goes wrong with that."""
 
     def __init__(
         self,
         root: str,
-        places: ProtectedPlaces,
+        protected: ProtectedPaths,
         state_dir: Path,
         warn: Callable[[str], None],
         *,
@@ -65,22 +71,22 @@ class PlaceWatch:
         home: str = "",
     ) -> None:
         self._root = root
-        self._places = places
+        self._protected = protected
         self._most_folders = most_folders
-        self._scanners: list[PlaceScanner] = []
+        self._scanners: list[ProtectedPathScanner] = []
         self._state_dir = state_dir
         self._home = home
         self._warn = warn
         self._contents: dict[str, ContentStore] = {}
 
-    def begin(self) -> WatchedCommand:
+    def begin(self) -> TrackedCommand:
         """Take a snapshot before a command runs, and register the command. Raises OSError."""
         self._find_base()
         folder = self._state_folder()
         registry = CommandRegistry(commands_folder(self._home, folder))
         contents = self._contents.setdefault(str(folder), ContentStore(folder / "kept"))
         with registry.lock():
-            before = PlaceSnapshot(tuple(scanner.base for scanner in self._scanners), taken_ns=time.time_ns())
+            before = ProtectionSnapshot(tuple(scanner.base for scanner in self._scanners), taken_ns=time.time_ns())
             scans = [scanner.look() for scanner in self._scanners]
             for scanner, scan in zip(self._scanners, scans, strict=True):
                 before.records |= contents.records(scanner.base, scan)
@@ -95,7 +101,7 @@ class PlaceWatch:
             before.mounts = _mounts(before, scans, running, roots)
             command = registry.register(before)
         quarantine = Quarantine(folder.parent / FOLDER)
-        return WatchedCommand(self, before, scans, command, registry, contents, quarantine)
+        return TrackedCommand(self, before, scans, command, registry, contents, quarantine)
 
     def _find_base(self) -> None:
         """The root may be a link that leads elsewhere by now; a sandbox that was made before is still where it was."""
@@ -104,7 +110,9 @@ class PlaceWatch:
         left_out = [*(os.path.realpath(folder) for folder in state), *KERNEL_FOLDERS]
         base = os.path.realpath(self._root)
         if all(scanner.base != base for scanner in self._scanners):
-            scanner = PlaceScanner(base, self._places, most_folders=self._most_folders, left_out=left_out, home=home)
+            scanner = ProtectedPathScanner(
+                base, self._protected, most_folders=self._most_folders, left_out=left_out, home=home
+            )
             self._scanners = [*self._scanners, scanner]
 
     def _state_folder(self) -> Path:
@@ -113,13 +121,13 @@ class PlaceWatch:
             try:
                 make_private_folder(parent / STATE)
             except OSError as error:
-                self._warn(f"The state of protected places cannot be kept in {parent}: {error.strerror}")
+                self._warn(f"The state of protected paths cannot be kept in {parent}: {error.strerror}")
                 continue
             if is_usable(parent / STATE):
                 return parent / STATE
-        raise OSError("no folder for the state of protected places")
+        raise OSError("no folder for the state of protected paths")
 
-    def _warn_of(self, abandoned: PlaceSnapshot, now: PlaceSnapshot) -> None:
+    def _warn_of(self, abandoned: ProtectionSnapshot, now: ProtectionSnapshot) -> None:
         """A gateway was killed while a command of it ran. What changed may be its user's own work, so it stays."""
         contents = next(iter(self._contents.values()))
         for base in set(abandoned.bases) & set(now.bases):
@@ -129,7 +137,7 @@ class PlaceWatch:
             if names:
                 self._warn(f"A gateway was killed while a command ran in {base}; check what has changed since: {names}")
 
-    def undo(self, command: WatchedCommand) -> WatchOutcome:
+    def undo(self, command: TrackedCommand) -> UndoOutcome:
         """Scan again, and undo what differs from before the command, except for what was changed from outside."""
         before, contents = command.before, command.contents
         undone: list[UndoneChange] = []
@@ -138,7 +146,7 @@ class PlaceWatch:
         since_ns = before.taken_ns - YOUNG_NS
         for scanner, old in zip(self._scanners, command.scans, strict=False):  # there may be one more by now
 
-            def was_missed(path: str, record: ProtectedFile, old: PlaceScan = old, base: str = scanner.base) -> bool:
+            def was_missed(path: str, record: ProtectedFile, old: ScanResult = old, base: str = scanner.base) -> bool:
                 return old.was_missed(path, record.stamp, base, since_ns)
 
             undoer = ChangeUndoer(scanner.base, before, contents, command.quarantine)
@@ -156,10 +164,10 @@ class PlaceWatch:
                 if is_whole or not changes:
                     break
             complete = complete and is_whole
-        return WatchOutcome(tuple(undone), complete, tuple(planted))
+        return UndoOutcome(tuple(undone), complete, tuple(planted))
 
 
-def _opened(scanner: PlaceScanner, before: PlaceSnapshot) -> PlaceScan:
+def _opened(scanner: ProtectedPathScanner, before: ProtectionSnapshot) -> ScanResult:
     """A scan of everything: folders that a command has closed to their owner are opened, as they may hold something."""
     scan = scanner.look(thoroughly=before.complete)
     for _ in range(_MOST_OPENINGS):
@@ -173,12 +181,12 @@ def _opened(scanner: PlaceScanner, before: PlaceSnapshot) -> PlaceScan:
 
 
 @dataclass(slots=True)
-class WatchedCommand:
+class TrackedCommand:
     """One command that may run now. Call `end`, however it went, once nothing of it runs any more."""
 
-    watch: PlaceWatch
-    before: PlaceSnapshot
-    scans: Sequence[PlaceScan]
+    tracker: ChangeTracker
+    before: ProtectionSnapshot
+    scans: Sequence[ScanResult]
     command: RunningCommand
     registry: CommandRegistry
     contents: ContentStore
@@ -186,12 +194,12 @@ class WatchedCommand:
     is_mounted: bool = False
     """Whether the command has the mounts."""
 
-    def end(self) -> WatchOutcome:
+    def end(self) -> UndoOutcome:
         """Compare, and undo. Raises OSError where nothing could be compared."""
         try:
             with self.registry.lock(TO_THE_END_S):
                 self.command.refresh(self.before)
-                outcome = self.watch.undo(self)
+                outcome = self.tracker.undo(self)
                 self.registry.remove_from_all(outcome.planted)
                 running, _ = self.registry.others(forget=False)
                 wanted = (snapshot.records.values() for snapshot in (self.before, *running))
@@ -200,7 +208,7 @@ class WatchedCommand:
         finally:
             self.command.close()
 
-    def is_from_outside(self, change: PlaceChange) -> bool:
+    def is_from_outside(self, change: FileChange) -> bool:
         """Whether the change was made outside the sandbox, as inside it was impossible. A file with another hard link
         could be written through that one."""
         if not self.is_mounted:
@@ -220,7 +228,7 @@ class WatchedCommand:
 
 
 def _mounts(
-    before: PlaceSnapshot, scans: Sequence[PlaceScan], running: Sequence[PlaceSnapshot], roots: Sequence[str]
+    before: ProtectionSnapshot, scans: Sequence[ScanResult], running: Sequence[ProtectionSnapshot], roots: Sequence[str]
 ) -> ProtectiveMounts:
     """Only what lies in the root or a hidden folder there; and while another command runs here, only what that one has
     mounted and so cannot move. bubblewrap takes paths, and any other path could lead elsewhere once it mounts."""
@@ -243,9 +251,9 @@ def _mounts(
     return ProtectiveMounts(read_only, tuple(sorted(pinned)))
 
 
-def _roots_in(scanner: PlaceScanner) -> Iterator[str]:
+def _roots_in(scanner: ProtectedPathScanner) -> Iterator[str]:
     """The roots of other tools and the folders above them: where one is moved, others could follow a link instead."""
-    for names in scanner.places.roots:
+    for names in scanner.protected.roots:
         path = scanner.base
         for name in names:
             path = f"{path.rstrip('/')}/{name}"
@@ -254,7 +262,7 @@ def _roots_in(scanner: PlaceScanner) -> Iterator[str]:
             yield path
 
 
-def _shared_mounts(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> ProtectiveMounts:
+def _shared_mounts(before: ProtectionSnapshot, others: Sequence[ProtectionSnapshot]) -> ProtectiveMounts:
     """What all of these have mounted, and the folders on the way to those that they work in."""
     first = others[0]
     read_only = {
@@ -273,8 +281,8 @@ def _shared_mounts(before: PlaceSnapshot, others: Sequence[PlaceSnapshot]) -> Pr
     return ProtectiveMounts(read_only, tuple(sorted(pinned)))
 
 
-def _candidates(before: PlaceSnapshot, scan: PlaceScan) -> Iterator[tuple[str, Identity]]:
-    occupied = {record.place for record in before.records.values()}
+def _candidates(before: ProtectionSnapshot, scan: ScanResult) -> Iterator[tuple[str, Identity]]:
+    occupied = {record.protected_path for record in before.records.values()}
     own = {f"{base.rstrip('/')}/{GIT}/{HOOKS}" for base in before.bases}
     for path, identity in scan.folders.items():
         name = os.path.basename(path)  # noqa: PTH119
@@ -282,5 +290,5 @@ def _candidates(before: PlaceSnapshot, scan: PlaceScan) -> Iterator[tuple[str, I
         if name.casefold() != GIT and (name != HOOKS or path in own or path in occupied):
             yield path, identity
     for path, record in before.records.items():
-        if record.place == path and record.kind in ("file", "folder") and path in scan.items:
+        if record.protected_path == path and record.kind in ("file", "folder") and path in scan.items:
             yield path, record.stamp.identity
