@@ -70,8 +70,7 @@ def agent(
     """
     from trunkline.agents.providers.arguments import forbidden_argument, is_headless
     from trunkline.agents.runs.session import SessionRequest
-    from trunkline.cli.terminal import print_error, print_failure
-    from trunkline.core.errors import GatewayError
+    from trunkline.cli.terminal import print_error
 
     mode: Mode = "additive" if additive else "intercept"
     undoing = "" if additive else forbidden_argument(provider, args)
@@ -90,10 +89,7 @@ def agent(
         environ=os.environ,
         instructions=not no_instructions,
     )
-    try:
-        end = _run(request, log_file)
-    except GatewayError as error:
-        sys.exit(print_failure(error))
+    end = _run(request, log_file)
     problem = end.problem
     if problem is not None:
         print_error(f"{problem.code}: {problem.message}", problem.hint, kind=problem.severity)

@@ -123,7 +123,7 @@ def reloader(
 
 
 def first_steps(folder: Path) -> str:
-    """What to do without a configuration file."""
+    """A hint for users without a configuration file."""
     if (folder / _PROJECT_FILE).is_file():
         use = f"use the `{_PROJECT_FILE}` in this folder with `-c {_PROJECT_FILE}`"
         return f"{use}, or create a file with `trunkline add NAME -- COMMAND…`"

@@ -161,7 +161,7 @@ def _add(file: ConfigFile, server: NewServer, *, force: bool) -> EditResult:
     if file.path.exists():
         return _edit(file, lambda text: add_server(text, server, force=force))
     edited = add_server(_text(file.path, ""), server)
-    create_file(file.path, edited.text, private=server.holds_secrets)
+    create_file(file.path, edited.text, private=bool(server.env or server.headers))  # these may be secret
     trust_new(file, edited.text)
     return edited._replace(created=True)
 

@@ -69,18 +69,13 @@ def run(
             raise click.UsageError(f"the input `{name}` is given twice")
         given[name] = value
     from trunkline.cli.configuration import default_settings
-    from trunkline.cli.terminal import print_failure
-    from trunkline.core.errors import GatewayError
 
     checked = _checked(workflow, config, folder, as_json=as_json)
     folder = folder.resolve()
-    try:
-        settings = checked.settings or default_settings(folder)
-        if show_commands:
-            settings = settings.with_commands_shown()
-        ended = _run(checked, given, settings, folder, log_file, as_json=as_json)
-    except GatewayError as error:
-        sys.exit(print_failure(error))
+    settings = checked.settings or default_settings(folder)
+    if show_commands:
+        settings = settings.with_commands_shown()
+    ended = _run(checked, given, settings, folder, log_file, as_json=as_json)
     sys.exit(_STATUS[ended.status])
 
 

@@ -19,7 +19,7 @@ from trunkline.config.problems import listed, nearest
 from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 
-_ALSO: Final = "also"
+_ALIASES: Final = "aliases"
 _SHOWN: Final = 100
 _LONGEST: Final = 200
 _BOOLEANS: Final = {b'"yes"': True, b'"no"': False}
@@ -58,58 +58,58 @@ class _Params(Struct):
     arguments: Raw = Raw(b"{}")
 
 
-def argument(description: str, *also: str, **rules: Any) -> Meta:
+def argument(description: str, *aliases: str, **rules: Any) -> Meta:
     """The description of an argument, other names that callers may use for it, and its limits."""
-    return Meta(description=description, extra={_ALSO: also}, **rules)
+    return Meta(description=description, extra={_ALIASES: aliases}, **rules)
 
 
 @cache
-def accepted_names(shape: type[Struct]) -> Mapping[str, str]:
+def accepted_names(struct_type: type[Struct]) -> Mapping[str, str]:
     """The accepted names of arguments, each with the argument's own name."""
-    hints = get_type_hints(shape, include_extras=True)
-    return {spelling: name for name, hint in hints.items() for spelling in (name, *_also(hint))}
+    hints = get_type_hints(struct_type, include_extras=True)
+    return {spelling: name for name, hint in hints.items() for spelling in (name, *_aliases(hint))}
 
 
-def _also(hint: Any) -> Iterator[str]:
+def _aliases(hint: Any) -> Iterator[str]:
     for part in (hint, *get_args(hint)):
         for meta in getattr(part, "__metadata__", ()):
-            yield from meta.extra[_ALSO] if isinstance(meta, Meta) and meta.extra else ()
+            yield from meta.extra[_ALIASES] if isinstance(meta, Meta) and meta.extra else ()
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_arguments(params: Json, shape: type[S]) -> S:
+def read_arguments(params: Json, struct_type: type[S]) -> S:
     """The arguments in the parameters of a call; raises InvalidArguments."""
     try:
         arguments = msgspec.json.decode(params, type=_Params).arguments
     except (msgspec.MsgspecError, RecursionError) as error:
         raise _unreadable(error) from None
-    return decode_arguments(arguments, shape)
+    return decode_arguments(arguments, struct_type)
 
 
-def decode_arguments(arguments: Json | Raw, shape: type[S]) -> S:
+def decode_arguments(arguments: Json | Raw, struct_type: type[S]) -> S:
     """One object of arguments; raises InvalidArguments."""
     try:
-        return msgspec.json.decode(arguments, type=shape)
+        return msgspec.json.decode(arguments, type=struct_type)
     except (msgspec.MsgspecError, RecursionError):
-        return shape(**_leniently(arguments, shape))
+        return struct_type(**_leniently(arguments, struct_type))
 
 
-def _leniently(arguments: Json | Raw, shape: type[Struct]) -> dict[str, Any]:
+def _leniently(arguments: Json | Raw, struct_type: type[Struct]) -> dict[str, Any]:
     try:
         given = _decode_members(arguments) or {}
     except msgspec.ValidationError:
         raise InvalidArguments("The arguments must be one JSON object") from None
     except (msgspec.MsgspecError, RecursionError) as error:
         raise _unreadable(error) from None
-    fields = {field.name: field for field in msgspec.structs.fields(shape)}
+    fields = {field.name: field for field in msgspec.structs.fields(struct_type)}
     values: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for spelling, raw in given.items():
-        name = accepted_names(shape).get(spelling)
-        if name is None and shape.__struct_config__.forbid_unknown_fields:
-            raise _unknown(spelling, shape)
+        name = accepted_names(struct_type).get(spelling)
+        if name is None and struct_type.__struct_config__.forbid_unknown_fields:
+            raise _unknown(spelling, struct_type)
         if name is None or bytes(memoryview(raw)[:4]) == b"null":
             continue
         value = _value(fields[name], spelling, raw)
@@ -119,7 +119,9 @@ def _leniently(arguments: Json | Raw, shape: type[Struct]) -> dict[str, Any]:
         values[name], spelled[name] = value, spelling
     missing = [field.name for field in fields.values() if field.required and field.name not in values]
     if missing:
-        raise InvalidArguments(f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing", _taken(shape))
+        raise InvalidArguments(
+            f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing", _accepted(struct_type)
+        )
     return values
 
 
@@ -144,10 +146,10 @@ def _unreadable(error: Exception) -> InvalidArguments:
     return InvalidArguments(f"The arguments cannot be read: {error}"[:_LONGEST])
 
 
-def _unknown(name: str, shape: type[Struct]) -> InvalidArguments:
-    guess = nearest(name, shape.__struct_fields__)
+def _unknown(name: str, struct_type: type[Struct]) -> InvalidArguments:
+    guess = nearest(name, struct_type.__struct_fields__)
     return InvalidArguments(
-        f"Unknown argument `{name[:_SHOWN]}`", f"did you mean `{guess}`?" if guess else _taken(shape)
+        f"Unknown argument `{name[:_SHOWN]}`", f"did you mean `{guess}`?" if guess else _accepted(struct_type)
     )
 
 
@@ -173,5 +175,5 @@ def _shown(raw: Raw) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _taken(shape: type[Struct]) -> str:
-    return f"it takes {listed(shape.__struct_fields__) or 'none'}"
+def _accepted(struct_type: type[Struct]) -> str:
+    return f"it takes {listed(struct_type.__struct_fields__) or 'none'}"

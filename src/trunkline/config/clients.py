@@ -297,7 +297,7 @@ _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def is_own_entry(table: Table, reader: ConfigReader, listen: BindAddress) -> bool:
-    """Whether a server is Trunkline, by its command or the address it listens on: it would call itself without end."""
+    """Whether a server is Trunkline, by its command or the address it listens on: it would call itself forever."""
     command, args = table.get("command"), table.get("args")
     nodes = command.items if isinstance(command, ListNode) else [command]  # some write both in one list
     if isinstance(args, ListNode) and not isinstance(command, ListNode):

@@ -49,9 +49,9 @@ ROOT_KEYS: Final = (GATEWAY, CLIENTS, SOURCES)
 class LoadedConfig:
     """A loaded configuration file.
 
-    `settings` is None where any problem is an error. `text` is the file's with its secrets hidden, for showing
-    problems, and `others` are those of AWF's file by path, whose sources are named in `plugins`. `verdicts` are about
-    files that have to be trusted. `ours` is False for a client's file.
+    `settings` is None where any problem is an error. `text` is the file's text with its secrets hidden, for showing
+    problems; `others` has that of AWF's file, by path, and `plugins` are the names of the sources in it. `verdicts` are
+    about files that have to be trusted. `ours` is False for a client's file.
     """
 
     settings: Settings | None

@@ -37,7 +37,7 @@ def expand(
     on_fault: Callable[[ReferenceFault, str], object] = lambda _fault, _what: None,
     on_value: Callable[[str, str], object] = lambda _name, _value: None,
 ) -> str:
-    """Replace every reference. `on_fault` gets the unset names and malformed references, which are replaced by nothing;
+    """Replace every reference. `on_fault` gets the unset names and malformed references, which become empty text;
     `on_value` gets the variables that were replaced.
 
     As in a shell, the default after `:-` also replaces a variable that is set but empty.

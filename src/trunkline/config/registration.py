@@ -78,10 +78,14 @@ def _request_table(body: bytes, report: Report, example: str) -> Table:
 def _name(table: Table) -> str:
     node = table.get("name")
     name = node.text if isinstance(node, Scalar) and node.kind == "text" else ""
-    if not is_source_name(name) or name == RESERVED_SOURCE:
-        message = "`name` must consist of letters, digits, `_` and `-`, and cannot be `trunkline`"
-        raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
+    _check_name(name, "`name`")
     return name
+
+
+def _check_name(name: str, what: str) -> None:
+    if not is_source_name(name) or name == RESERVED_SOURCE:
+        message = f"{what} must consist of letters, digits, `_` and `-`, and cannot be `trunkline`"
+        raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
 
 
 def _section(name: str, table: Table, reader: ConfigReader, kinds: SourceKinds, listen: BindAddress) -> SourceSection:
@@ -167,9 +171,7 @@ class LeasedService(NamedTuple):
 
 def read_leased_service(name: str, body: bytes, load_section: Callable[[], type[SourceSection]]) -> LeasedService:
     """A service from `{"endpoint", "tools"?, "token"?, "lease"?, …}`. Raises GatewayError with all problems."""
-    if not is_source_name(name) or name == RESERVED_SOURCE:
-        message = "A service's id consists of letters, digits, `_` and `-`, and cannot be `trunkline`"
-        raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
+    _check_name(name, "A service's id")
     report = Report(_BODY)
     try:
         return _read_service(name, _request_table(body, report, _SERVICE_EXAMPLE), _reader(report), load_section())

@@ -11,15 +11,7 @@ from trunkline.config.reader import ConfigReader
 from trunkline.config.section import Section, key, read_section, section_schema
 from trunkline.config.sources import NOTHING
 from trunkline.config.tree import Node, Scalar, Table
-from trunkline.config.value_types import (
-    Choice,
-    EnvironmentVariables,
-    JsonSchema,
-    ListOf,
-    MapOf,
-    Text,
-    ValueType,
-)
+from trunkline.config.value_types import Choice, EnvironmentVariables, JsonSchema, ListOf, MapOf, Text, ValueType
 from trunkline.core.errors import BAD_VALUE
 
 MODES: Final = ("off", "auto", "required")
@@ -51,9 +43,6 @@ class FolderAccess(ValueType[Mapping[Path, str]]):
 
     def schema(self) -> JsonSchema:
         return MapOf(_ACCESS).schema()
-
-    def example(self, value: Mapping[Path, str]) -> Any:
-        return {str(path): access for path, access in value.items()}
 
 
 class SandboxSettings(Section):

@@ -160,8 +160,8 @@ SourceKinds = Mapping[str, Callable[[], type[SourceSection]]]
 """Each kind's name with a function that imports its section, as only the kinds that a file uses are imported."""
 
 _KIND: Final = "kind"
-_TELLING: Final = {"command": "mcp_stdio", "url": "mcp_http", "listen": "app", "endpoint": "service", "root": "builtin"}
-"""Keys that tell which kind was meant."""
+_GUESSES: Final = {"command": "mcp_stdio", "url": "mcp_http", "listen": "app", "endpoint": "service", "root": "builtin"}
+"""Keys that suggest a kind, for hints."""
 
 
 class SourceList:
@@ -263,7 +263,7 @@ def read_sources(node: Node, sources: SourceList) -> None:
 def _kind_of(key: Scalar, table: Table, reader: ConfigReader, kinds: SourceKinds) -> str:
     node = table.get(_KIND)
     if node is None:
-        likely = (f"add `kind: {kind}`" for telling, kind in _TELLING.items() if table.get(telling) is not None)
+        likely = (f"add `kind: {kind}`" for name, kind in _GUESSES.items() if table.get(name) is not None)
         raise reader.error(MISSING_KEY, key, f"Missing key `{_KIND}`", next(likely, f"kinds: {listed(kinds)}"))
     if not isinstance(node, Scalar) or node.kind != "text":
         raise reader.wrong_type(node, "the name of a kind", f"kinds: {listed(kinds)}")

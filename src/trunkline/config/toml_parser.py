@@ -43,19 +43,12 @@ class EntrySpans(NamedTuple):
 
 def find_spans(text: str) -> dict[tuple[PathPart, ...], EntrySpans]:
     """The positions of every key and list item that is written out, by the path to it."""
-    return _scan(text).spans
+    return _Scanner(text).spans
 
 
 def find_headers(text: str) -> list[tuple[int, tuple[PathPart, ...]]]:
     """The offset of every header (`[a.b]`, `[[c]]`), with the path to its table."""
-    return _scan(text).headers
-
-
-def _scan(text: str) -> _Scanner:
-    scanner = _Scanner(text)
-    with contextlib.suppress(_ScanError, RecursionError):
-        scanner.scan()
-    return scanner
+    return _Scanner(text).headers
 
 
 class _ScanError(Exception):
@@ -73,8 +66,10 @@ class _Scanner:
         self._positions = TextPositions(text)
         self._tables: dict[tuple[PathPart, ...], int] = {}
         """How many tables each list of tables has so far."""
+        with contextlib.suppress(_ScanError, RecursionError):
+            self._scan()
 
-    def scan(self) -> None:
+    def _scan(self) -> None:
         table: tuple[PathPart, ...] = ()
         self._skip(_BLANK)
         while self._at < len(self._text):

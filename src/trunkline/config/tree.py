@@ -76,7 +76,7 @@ class TableEntry(NamedTuple):
 
 
 def describe(node: Node) -> str:
-    """What a node is, as messages call it."""
+    """The words for a node in messages."""
     if isinstance(node, Scalar):
         return _WORDS[node.kind]
     return "a list" if isinstance(node, ListNode) else "a mapping"

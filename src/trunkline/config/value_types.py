@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from trunkline.config.problems import InvalidValue, listed, nearest
 from trunkline.config.reader import ConfigReader
@@ -39,7 +39,17 @@ class ValueType(Generic[T]):
 
     def example(self, value: T) -> Any:
         """A value as JSON, for the schema's `default`."""
-        return value
+        return _as_json(value)
+
+
+def _as_json(value: object) -> Any:
+    if isinstance(value, Path | BindAddress):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_as_json(item) for item in cast(tuple[object, ...], value)]
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(item) for name, item in cast(Mapping[object, object], value).items()}
+    return value
 
 
 class Text(ValueType[str]):
@@ -191,9 +201,6 @@ class FilePath(ValueType[Path]):
     def schema(self) -> JsonSchema:
         return {"type": "string", "minLength": 1}
 
-    def example(self, value: Path) -> Any:
-        return str(value)
-
 
 class ListOf(ValueType[tuple[T, ...]]):
     def __init__(self, item: ValueType[T]) -> None:
@@ -207,9 +214,6 @@ class ListOf(ValueType[tuple[T, ...]]):
 
     def schema(self) -> JsonSchema:
         return {"type": "array", "items": self._item.schema()}
-
-    def example(self, value: tuple[T, ...]) -> Any:
-        return [self._item.example(item) for item in value]
 
 
 class MapOf(ValueType[Mapping[str, T]]):
@@ -234,9 +238,6 @@ class MapOf(ValueType[Mapping[str, T]]):
 
     def schema(self) -> JsonSchema:
         return {"type": "object", "additionalProperties": self._value.schema()}
-
-    def example(self, value: Mapping[str, T]) -> Any:
-        return {name: self._value.example(item) for name, item in value.items()}
 
 
 class EnvironmentVariables(MapOf[str]):
@@ -279,9 +280,6 @@ class ListenAddress(ValueType[BindAddress]):
 
     def schema(self) -> JsonSchema:
         return {"type": "string", "minLength": 1}
-
-    def example(self, value: BindAddress) -> Any:
-        return str(value)
 
 
 class JsonValue(ValueType[Any]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from trunkline.config.reader import ConfigReader
 from trunkline.config.section import NestedSection, Section, key
@@ -51,7 +51,7 @@ class Command(ValueType[str]):
         return {"type": "string", "minLength": 1}
 
 
-class NamesOrAll(ValueType[tuple[str, ...] | str]):
+class InheritedVariables(ValueType[tuple[str, ...] | str]):
     """A list of environment variables, or the word `all`."""
 
     _names: Final = ListOf(Text(may_be_empty=False))
@@ -65,9 +65,6 @@ class NamesOrAll(ValueType[tuple[str, ...] | str]):
 
     def schema(self) -> JsonSchema:
         return {"anyOf": [self._names.schema(), {"const": ALL}]}
-
-    def example(self, value: tuple[str, ...] | str) -> Any:
-        return value if isinstance(value, str) else list(value)
 
 
 def _wrong_with_command(command: str) -> str | None:
@@ -122,7 +119,7 @@ class ProgramSection(SourceSection):
     )
     cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in; the gateway's by default")
     inherit_env: tuple[str, ...] | str = key(
-        NamesOrAll(), default=(), doc="Additional environment variables passed on from the gateway, or `all`"
+        InheritedVariables(), default=(), doc="Additional environment variables passed on from the gateway, or `all`"
     )
     limits: ProcessLimits = key(
         NestedSection(ProcessLimits),

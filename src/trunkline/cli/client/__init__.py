@@ -1,1 +1,1 @@
-"""How commands reach a gateway: one that runs already, or one that is started for a single command."""
+"""The clients by which commands reach a gateway: one already running, or one started for a single command."""

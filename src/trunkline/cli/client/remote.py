@@ -69,7 +69,7 @@ class RemoteClient:
 
     async def tools(self) -> list[ToolDefinition]:
         try:
-            return await fetch_tools(self._session, _NAME)
+            return await fetch_tools(self._session)
         except TimeoutError:
             raise _unreachable(self._target, "its list of tools did not arrive in time") from None
         except GatewayError as error:

@@ -1,4 +1,4 @@
-"""Which gateway a command talks to: that of `--url`, the one that runs for the same file, or one started for it."""
+"""Chooses the gateway that a command talks to: the one at `--url`, the one running for the file, or one to start."""
 
 from __future__ import annotations
 

@@ -33,11 +33,6 @@ class NewServer:
     transport: str = ""
     enabled: bool = True
 
-    @property
-    def holds_secrets(self) -> bool:
-        """Whether it has values that may be secret."""
-        return bool(self.env or self.headers)
-
     def texts(self) -> list[str]:
         """Everything that is written into the file."""
         pairs = (*self.env.items(), *self.headers.items())

@@ -1,4 +1,4 @@
-"""Offsets in the text of a file: its lines, an outline of its groups of keys, and edits that replace text.
+"""Offsets in the text of a file: its lines, an outline of its mappings, and edits that replace text.
 
 The loader's tree says what a file means; an outline has the offsets of its keys and values, with aliases and brackets
 as they are written. The text is known to be valid, so nothing is checked here.
@@ -12,11 +12,11 @@ from json import loads
 from typing import Any, Final, Literal, NamedTuple
 
 CollectionStyle = Literal["block", "flow", "other"]
-"""A group by indentation, a group in braces, or anything else."""
+"""A block mapping, a flow mapping, or anything else."""
 
 
 class Outline:
-    """The range of a value. Only groups have members."""
+    """The range of a value. Only mappings have members."""
 
     __slots__ = ("end", "members", "start", "style")
 
@@ -31,17 +31,17 @@ class Outline:
 
     def follow(self, path: Iterable[str]) -> OutlineKey | None:
         """The key that a path of keys leads to."""
-        group, member = self, None
+        mapping, member = self, None
         for key in path:
-            member = group.get(key)
+            member = mapping.get(key)
             if member is None:
                 return None
-            group = member.value
+            mapping = member.value
         return member
 
 
 class OutlineKey(NamedTuple):
-    """A key of a group, from `start` to `key_end`, and its value."""
+    """A key of a mapping, from `start` to `key_end`, and its value."""
 
     key: str
     start: int
@@ -54,9 +54,9 @@ class OutlineKey(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """The beginning (`[`, `{`) or end (`]`) of a list or group, or a scalar (``).
+    """The beginning (`[`, `{`) or end (`]`) of a list or mapping, or a scalar (``).
 
-    A group by indentation ends with the last value in it, so its end has no offset.
+    A block mapping ends with the last value in it, so its end has no offset.
     """
 
     kind: Literal["[", "{", "]", ""]

@@ -328,7 +328,7 @@ def _checked(
         _check_other_servers(before, after, _source_name(key))
     _check_no_new_errors(before, after, own)
     if any(problem.code is OWN_ENTRY_SKIPPED for problem in own):
-        message = "This server is Trunkline itself; a gateway behind itself would call itself without end"
+        message = "This server is Trunkline itself; a gateway behind itself would call itself forever"
         raise GatewayError(Problem(code=NOT_EDITED, message=message))
     return EditResult(action, new.text, group.shown, span.line, tuple(own), after.text, after.settings)
 

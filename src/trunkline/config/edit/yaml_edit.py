@@ -1,6 +1,6 @@
 """Edits a key in the text of a YAML or JSON document; every other byte stays as it is.
 
-A group by indentation is edited by lines, one in braces between its commas. Comments indented below an entry belong to
+A block mapping is edited by lines, a flow mapping between its commas. Comments indented below an entry belong to
 it; a comment above an entry stays, as it may be about what comes next.
 """
 
@@ -50,7 +50,7 @@ class YamlText:
         self.root = outline_json(text) if json else outline_yaml(text)
 
     def add(self, path: tuple[str, ...], key: str, value: EntryValue) -> list[TextEdit]:
-        """Add a key at the end of the group at `path`, in the style of the file; a missing group is created."""
+        """Add a key at the end of the mapping at `path`, in the style of the file; a missing mapping is created."""
         parent = self.root.follow(path)
         if parent is None:
             return self._add_to_root(path[0], {key: value})
@@ -58,31 +58,33 @@ class YamlText:
         if parent.value.style == "block" or (self.root.style == "block" and _EMPTY.match(written)):
             return self._add_lines(parent, key, value)
         if parent.value.style == "flow":
-            return self._add_in_braces(parent.value, key, value)
+            return self._add_to_flow(parent.value, key, value)
         if written == "null" and len(path) == 1:
-            return self._replace_in_braces(self.root, parent, {key: value})
+            return self._replace_in_flow(self.root, parent, {key: value})
         raise CannotEdit(f"`{'.'.join(path)}` is not written out as a mapping here")
 
     def replace(self, path: tuple[str, ...], member: OutlineKey, value: EntryValue) -> list[TextEdit]:
-        """Replace a key of the group at `path`."""
-        group = self._group(path)
-        if group.style == "flow":
-            return self._replace_in_braces(group, member, value)
+        """Replace a key of the mapping at `path`."""
+        mapping = self._mapping(path)
+        if mapping.style == "flow":
+            return self._replace_in_flow(mapping, member, value)
         start, end = self._lines_of(member)
         lines = self._entry_lines(member.value, member.key, value, indent_of(self._text, member.start))
         new = self._newline.join([*lines, ""])
         return [TextEdit(start, end, new if self._text[start:end].endswith("\n") else new.rstrip("\r\n"))]
 
     def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[TextEdit]:
-        """Remove a key of the group at `path`, with the comma or the blank lines beside it."""
-        group = self._group(path)
-        return self._remove_in_braces(group, member) if group.style == "flow" else self._remove_lines(group, member)
+        """Remove a key of the mapping at `path`, with the comma or the blank lines beside it."""
+        mapping = self._mapping(path)
+        if mapping.style == "flow":
+            return self._remove_from_flow(mapping, member)
+        return self._remove_lines(mapping, member)
 
     def entry(self, path: tuple[str, ...], key: str, value: EntryValue) -> list[str]:
-        """The lines of a key of the group at `path`, for a user to copy."""
-        return BraceStyle(json=True).member(key, value).split("\n") if self._json else block_lines(key, value)
+        """The lines of a key of the mapping at `path`, for a user to copy."""
+        return FlowStyle(json=True).member(key, value).split("\n") if self._json else block_lines(key, value)
 
-    def _group(self, path: tuple[str, ...]) -> Outline:
+    def _mapping(self, path: tuple[str, ...]) -> Outline:
         parent = self.root.follow(path)
         assert parent is not None
         return parent.value
@@ -90,46 +92,46 @@ class YamlText:
     def _add_to_root(self, key: str, value: EntryValue) -> list[TextEdit]:
         root, text = self.root, self._text
         if root.style == "flow":
-            return self._add_in_braces(root, key, value)
+            return self._add_to_flow(root, key, value)
         if root.style == "block":
             return self._add_lines(None, key, value)
         if root.start != root.end:
             raise CannotEdit("the file is not a mapping")
         if self._json:
-            return [TextEdit(0, len(text), BraceStyle(json=True).value({key: value}) + "\n")]
+            return [TextEdit(0, len(text), FlowStyle(json=True).value({key: value}) + "\n")]
         lead = self._newline if text and not text.endswith("\n") else ""
         return [TextEdit(len(text), len(text), lead + self._newline.join([*block_lines(key, value), ""]))]
 
-    # -- groups by indentation ----------------------------------------------------------------------------------------
+    # -- block mappings ----------------------------------------------------------------------------------------
 
     def _add_lines(self, parent: OutlineKey | None, key: str, value: EntryValue) -> list[TextEdit]:
-        """Add a key at the end of the group under `parent`, or of the whole file."""
+        """Add a key at the end of the mapping under `parent`, or of the whole file."""
         text, newline = self._text, self._newline
-        group = self.root if parent is None else parent.value
+        mapping = self.root if parent is None else parent.value
         cleared: list[TextEdit] = []
-        if group.members:
-            like_key = group.start if parent is None else group.members[-1].start
-            content_end, indent = group.members[-1].end, indent_of(text, like_key)
+        if mapping.members:
+            like_key = mapping.start if parent is None else mapping.members[-1].start
+            content_end, indent = mapping.members[-1].end, indent_of(text, like_key)
         else:  # `{}` or `null` makes room for keys below it; a comment behind it stays
             assert parent is not None
             content_end, indent = parent.end, indent_of(text, parent.start) + self._indent_unit()
-            if group.start < group.end:
-                cleared = [TextEdit(len(text[: group.start].rstrip(" \t")), group.end, "")]
+            if mapping.start < mapping.end:
+                cleared = [TextEdit(len(text[: mapping.start].rstrip(" \t")), mapping.end, "")]
         at = self._end_of_comments(content_end, len(indent))
         lead = "" if text[:at].endswith("\n") else newline
-        starts = [line_start(text, member.start) for member in group.members[1:]]
+        starts = [line_start(text, member.start) for member in mapping.members[1:]]
         apart = newline if any(blank_lines_above(text, start) < start for start in starts) else ""
-        like = group.members[-1].value if group.members and parent is not None else None
+        like = mapping.members[-1].value if mapping.members and parent is not None else None
         new = lead + apart + newline.join([*self._entry_lines(like, key, value, indent), ""])
         return [*cleared, TextEdit(at, at, new.removesuffix(newline) if lead else new)]
 
-    def _remove_lines(self, group: Outline, member: OutlineKey) -> list[TextEdit]:
+    def _remove_lines(self, mapping: Outline, member: OutlineKey) -> list[TextEdit]:
         text = self._text
         start, end = self._lines_of(member)
         above = blank_lines_above(text, start)
-        if member is group.members[-1]:
+        if member is mapping.members[-1]:
             start = above
-        elif member is group.members[0] or above < start:
+        elif member is mapping.members[0] or above < start:
             end = skip_blank_lines(text, end)
         if end == len(text) and not text.endswith("\n"):
             # a file without a final line break keeps it so
@@ -137,9 +139,9 @@ class YamlText:
         return [TextEdit(start, end, "")]
 
     def _entry_lines(self, like: Outline | None, key: str, value: EntryValue, indent: str) -> list[str]:
-        """The lines of a key: by indentation, or in braces on one line where the value `like` it is in braces."""
+        """The lines of a key: in block style, or in flow style on one line where the value `like` it is."""
         if like is not None and like.style == "flow":
-            return [indent + BraceStyle(json=False, unit=None).member(key, value)]
+            return [indent + FlowStyle(json=False, unit=None).member(key, value)]
         return block_lines(key, value, indent, self._indent_unit())
 
     def _indent_unit(self) -> str:
@@ -168,18 +170,18 @@ class YamlText:
                 break
         return last
 
-    # -- groups in braces ---------------------------------------------------------------------------------------------
+    # -- flow mappings ---------------------------------------------------------------------------------------------
 
-    def _add_in_braces(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
-        if not group.members:
-            return self._add_first(group, key, value)
-        text, last, style = self._text, group.members[-1], self._style(group)
-        behind = self._end_of_comma(last, group.end - 1)
+    def _add_to_flow(self, mapping: Outline, key: str, value: EntryValue) -> list[TextEdit]:
+        if not mapping.members:
+            return self._add_first(mapping, key, value)
+        text, last, style = self._text, mapping.members[-1], self._style(mapping)
+        behind = self._end_of_comma(last, mapping.end - 1)
         if begins_its_line(text, last.start):
             indent = indent_of(text, last.start)
             new = self._newline + indent + style.member(key, value, indent)
             # comments after the last key stay with it
-            at = last.end + len(text[last.end : group.end - 1].rstrip())
+            at = last.end + len(text[last.end : mapping.end - 1].rstrip())
         else:
             new = style.comma[1:] + style._replace(unit=None).member(key, value)
             at = behind
@@ -187,43 +189,43 @@ class YamlText:
             return [TextEdit(at, at, f"{new},")]
         return [TextEdit(last.end, last.end, ","), TextEdit(at, at, new)]
 
-    def _add_first(self, group: Outline, key: str, value: EntryValue) -> list[TextEdit]:
-        """Add the first key of an empty group, on lines of its own unless the whole file is one line."""
+    def _add_first(self, mapping: Outline, key: str, value: EntryValue) -> list[TextEdit]:
+        """Add the first key of an empty mapping, on lines of its own unless the whole file is one line."""
         text, root = self._text, self.root
-        inside = text.index("{", group.start) + 1
+        inside = text.index("{", mapping.start) + 1
         style = self._spacing(like_json=self._json or self._has_needless_quotes(root))
         if "\n" not in text[root.start : root.end] and root.members:
-            return [TextEdit(inside, group.end - 1, style._replace(unit=None).member(key, value))]
+            return [TextEdit(inside, mapping.end - 1, style._replace(unit=None).member(key, value))]
         indent, style = indent_of(text, inside), style._replace(colon=": ", comma=", ")
         deeper = indent + (style.unit or "")
         new = self._newline + deeper + style.member(key, value, deeper) + self._newline + indent
-        return [TextEdit(inside + len(text[inside : group.end - 1].rstrip()), group.end - 1, new)]
+        return [TextEdit(inside + len(text[inside : mapping.end - 1].rstrip()), mapping.end - 1, new)]
 
-    def _replace_in_braces(self, group: Outline, member: OutlineKey, value: EntryValue) -> list[TextEdit]:
-        style = self._style(group)
+    def _replace_in_flow(self, mapping: Outline, member: OutlineKey, value: EntryValue) -> list[TextEdit]:
+        style = self._style(mapping)
         style = style if begins_its_line(self._text, member.start) else style._replace(unit=None)
         new = style.member(member.key, value, indent_of(self._text, member.start))
         return [TextEdit(member.start, member.value.end, new)]
 
-    def _remove_in_braces(self, group: Outline, member: OutlineKey) -> list[TextEdit]:
-        text, index = self._text, group.members.index(member)
-        if member is not group.members[-1]:
-            after = group.members[index + 1].start
+    def _remove_from_flow(self, mapping: Outline, member: OutlineKey) -> list[TextEdit]:
+        text, index = self._text, mapping.members.index(member)
+        if member is not mapping.members[-1]:
+            after = mapping.members[index + 1].start
             if begins_its_line(text, member.start) and begins_its_line(text, after):
                 end = self._end_of_line(self._end_of_comma(member, after))
                 return [TextEdit(line_start(text, member.start), end, "")]
             return [TextEdit(member.start, after, "")]
         if index:
-            return self._remove_last(group, group.members[index - 1], member)
-        inside, behind = text.index("{", group.start) + 1, self._end_of_comma(member, group.end - 1)
-        if not (text[inside : member.start] + text[behind : group.end - 1]).strip():
-            return [TextEdit(inside, group.end - 1, "")]
+            return self._remove_last(mapping, mapping.members[index - 1], member)
+        inside, behind = text.index("{", mapping.start) + 1, self._end_of_comma(member, mapping.end - 1)
+        if not (text[inside : member.start] + text[behind : mapping.end - 1]).strip():
+            return [TextEdit(inside, mapping.end - 1, "")]
         return [TextEdit(member.start, behind, "")]
 
-    def _remove_last(self, group: Outline, before: OutlineKey, member: OutlineKey) -> list[TextEdit]:
-        """Remove the last key, with the comma before it unless the group has a trailing comma."""
+    def _remove_last(self, mapping: Outline, before: OutlineKey, member: OutlineKey) -> list[TextEdit]:
+        """Remove the last key, with the comma before it unless the mapping has a trailing comma."""
         text = self._text
-        behind = self._end_of_comma(member, group.end - 1)
+        behind = self._end_of_comma(member, mapping.end - 1)
         comma_behind = self._end_of_comma(before, member.start)
         ends_with_comma = behind > member.end
         comma = [] if ends_with_comma else [TextEdit(comma_behind - 1, comma_behind, "")]
@@ -246,18 +248,18 @@ class YamlText:
         rest = _END_OF_LINE.match(self._text, offset)
         return offset if rest is None else rest.end()
 
-    def _style(self, group: Outline) -> BraceStyle:
-        """The style of the last key of a group."""
-        root, last = self.root, group.members[-1]
-        like_json = self._json or self._has_needless_quotes(root if root.style == "flow" else group)
-        spread = last.value.style != "flow" or "\n" in self._text[last.value.start : last.value.end] or group is root
+    def _style(self, mapping: Outline) -> FlowStyle:
+        """The style of the last key of a mapping."""
+        root, last = self.root, mapping.members[-1]
+        like_json = self._json or self._has_needless_quotes(root if root.style == "flow" else mapping)
+        spread = last.value.style != "flow" or "\n" in self._text[last.value.start : last.value.end] or mapping is root
         style = self._spacing(like_json=like_json)
         return style if spread and begins_its_line(self._text, last.start) else style._replace(unit=None)
 
-    def _spacing(self, *, like_json: bool) -> BraceStyle:
+    def _spacing(self, *, like_json: bool) -> FlowStyle:
         """The file's indentation, and whether it has blanks after `:` and `,`."""
         text, root = self._text, self.root
-        style = BraceStyle(like_json, newline=self._newline)
+        style = FlowStyle(like_json, newline=self._newline)
         first = root.members[0] if root.members else None
         if first is None:
             return style
@@ -268,9 +270,9 @@ class YamlText:
             style = style._replace(unit=unit or _USUAL_UNIT)
         return style
 
-    def _has_needless_quotes(self, group: Outline) -> bool:
+    def _has_needless_quotes(self, mapping: Outline) -> bool:
         """Whether this is YAML written like JSON."""
-        return any(self._text.startswith('"', key.start) and yaml_scalar(key.key) == key.key for key in group.members)
+        return any(self._text.startswith('"', key.start) and yaml_scalar(key.key) == key.key for key in mapping.members)
 
 
 # -- writing entries -------------------------------------------------------------------------------------------------
@@ -285,25 +287,25 @@ def quoted(text: str) -> str:
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", dumps(text, ensure_ascii=False))
 
 
-def yaml_scalar(value: str | bool, *, in_braces: bool = False) -> str:
+def yaml_scalar(value: str | bool, *, in_flow: bool = False) -> str:
     """A scalar, in quotes unless all YAML parsers read it alike without them."""
     if isinstance(value, bool):
         return dumps(value)
-    plain = _PLAIN.match(value) or (not in_braces and _PLAIN_WITH_COLON.match(value))
+    plain = _PLAIN.match(value) or (not in_flow and _PLAIN_WITH_COLON.match(value))
     return value if plain and plain_scalar_kind(value) == "text" else quoted(value)
 
 
 def block_lines(key: str, value: EntryValue, indent: str = "", unit: str = _USUAL_UNIT) -> list[str]:
-    """A key with its value in YAML without braces; lists are on one line."""
+    """A key with its value in YAML as a block mapping; lists are on one line."""
     if isinstance(value, dict):
         inner = (block_lines(name, item, indent + unit, unit) for name, item in value.items())
         return [f"{indent}{yaml_scalar(key)}:", *(line for lines in inner for line in lines)]
-    written = BraceStyle(json=False).value(value) if isinstance(value, list) else yaml_scalar(value)
+    written = FlowStyle(json=False).value(value) if isinstance(value, list) else yaml_scalar(value)
     return [f"{indent}{yaml_scalar(key)}: {written}"]
 
 
-class BraceStyle(NamedTuple):
-    """The style of groups in braces: `unit` is one step of indentation, or None for a single line."""
+class FlowStyle(NamedTuple):
+    """The style of flow mappings: `unit` is one step of indentation, or None for a single line."""
 
     json: bool
     unit: str | None = _USUAL_UNIT
@@ -329,4 +331,4 @@ class BraceStyle(NamedTuple):
     def _scalar(self, value: str | bool) -> str:
         if self.json:
             return dumps(value) if isinstance(value, bool) else quoted(value)
-        return yaml_scalar(value, in_braces=True)
+        return yaml_scalar(value, in_flow=True)

@@ -32,9 +32,6 @@ class TrustedFile:
     since: str
     also: str = ""
 
-    def covers(self, digest: str) -> bool:
-        return digest in (self.digest, self.also)
-
 
 @dataclass(frozen=True, slots=True)
 class TrustedFiles:

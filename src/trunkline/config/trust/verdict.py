@@ -1,4 +1,4 @@
-"""Whether a file is trusted, by its fingerprint, and what it would start, reach and weaken, for the user to see.
+"""Decides by its fingerprint whether a file is trusted, and sums up what it would start, reach and weaken.
 
 The fingerprint covers unknown keys and the text as it is written: a reference stays a reference. What is shown is all
 that the fingerprint covers. Secrets are hidden, but nothing beside them: a file could be written so that what matters
@@ -332,7 +332,7 @@ def verdict_on(file: Path, root: Node, environ: Mapping[str, str]) -> Verdict:
     store = TrustStore(environ)
     kept = store.read()
     known = kept.files.get(key)
-    state: State = "unknown" if known is None else "trusted" if known.covers(digest) else "changed"
+    state: State = "unknown" if known is None else "trusted" if digest in (known.digest, known.also) else "changed"
     fault = f"the list of trusted files {store.path} cannot be used: {kept.fault}" if kept.fault else ""
     return Verdict(Path(key), state, digest, root, files, fault)
 

@@ -39,9 +39,6 @@ class PortOrSocket(ValueType[BindAddress | Path]):
     def schema(self) -> JsonSchema:
         return {"type": "string", "minLength": 1}
 
-    def example(self, value: BindAddress | Path) -> Any:
-        return str(value)
-
 
 class AppSection(SourceSection):
     """An address where apps connect."""
