@@ -150,7 +150,7 @@ class CommandStepRunner:
                 hidden=self._hidden,
                 fixed=self._fixed,
                 started=self._protected,
-                whose=f"Step `{state.name}`",
+                command_name=f"Step `{state.name}`",
             )
         choice = self._sandboxes[key]
         sandbox = await _or_failure(choice.get())

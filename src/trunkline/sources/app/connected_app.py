@@ -59,11 +59,11 @@ _HINT: Final = "start the app, or let it connect again"
 _RETRY_AFTER_MS: Final = 1000
 
 
-class _Params(msgspec.Struct):
+class _CallParams(msgspec.Struct):
     arguments: Raw = Raw(b"{}")
 
 
-_decode_params: Final = msgspec.json.Decoder(_Params).decode
+_decode_params: Final = msgspec.json.Decoder(_CallParams).decode
 
 
 class ConnectedApp(ToolsOnlySource):
@@ -122,7 +122,7 @@ class ConnectedApp(ToolsOnlySource):
 
     # -- its connections ----------------------------------------------------------------------------------------------
 
-    def knows(self, credential: str) -> bool | None:
+    def has_credential(self, credential: str) -> bool | None:
         """Whether the connected app registered with this credential; None if it gave none."""
         if not self._credential:
             return None

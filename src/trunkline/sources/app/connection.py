@@ -105,7 +105,7 @@ class AppConnection(asyncio.Protocol):
         self._held_bytes = 0
         self._out: list[bytes] = []
         self._full = False
-        self._over = False
+        self._closed = False
         self._answers = 0
         self._registers = 0
         self._closing_reason: tuple[str, bytes] | None = None
@@ -137,12 +137,12 @@ class AppConnection(asyncio.Protocol):
     def abandon(self, request: Request) -> None:
         """Cancel a call at the app, and drop the answer that may still come."""
         if self._take(request.upstream_id) is not None:
-            self.tell(cancellation(request.upstream_id))
+            self.write_droppable(cancellation(request.upstream_id))
 
     def phase_of(self, request: Request) -> Phase:
         return SENT
 
-    def tell(self, line: bytes) -> None:
+    def write_droppable(self, line: bytes) -> None:
         """Send a line that may be dropped while the app does not read."""
         if self.backed_up:
             self.log.add("unread_messages_dropped", "the app does not read what it is sent")
@@ -199,7 +199,7 @@ class AppConnection(asyncio.Protocol):
         if self._registers > 1:  # one that registers again and again is read more slowly
             self._fair_reader.rest(min((self._registers - 1) * _REGISTER_REST_S, _LONGEST_REST_S))
         self._registers = 0
-        if not self.server and not self._over:
+        if not self.server and not self._closed:
             self._handler.buffering(self)
 
     def _hold(self, held_bytes: int) -> None:
@@ -219,7 +219,7 @@ class AppConnection(asyncio.Protocol):
             self._broken(line, wrong)
             return
         except BadRegistration as wrong:
-            if not self._over:
+            if not self._closed:
                 self._handler.bad_registration(self, wrong)
             return
         if type(message) is AppResponse:
@@ -233,7 +233,7 @@ class AppConnection(asyncio.Protocol):
 
     def _on_message(self, line: bytes, message: AppMessage) -> None:
         """Handle anything but the answer to an open call."""
-        if self._over:
+        if self._closed:
             return
         if isinstance(message, Registration):
             self._registers += 1
@@ -276,7 +276,7 @@ class AppConnection(asyncio.Protocol):
             call.finish(Failure(self._about(self._problem(SOURCE_PROTOCOL, f"the answer is broken: {wrong}"), call)))
         elif self.server:
             self.log.add("noise_lines", f"the app sent a line that is no message: {wrong}")
-        elif not self._over:
+        elif not self._closed:
             self._handler.unregistered_line(self, line)
 
     def _oversized(self, head: bytes) -> None:
@@ -295,9 +295,9 @@ class AppConnection(asyncio.Protocol):
 
     def end(self, code: Code, reason: str, last_line: bytes = b"") -> None:
         """Close the connection. What was written is still sent, if the app reads it soon."""
-        if self._over:
+        if self._closed:
             return
-        self._leave(code, reason)
+        self._fail_calls(code, reason)
         if last_line:
             self._out.append(last_line)
         self._flush()
@@ -315,15 +315,15 @@ class AppConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fair_reader.finish()
-        if not self._over:
-            self._leave(SOURCE_LOST, "the app disconnected")
+        if not self._closed:
+            self._fail_calls(SOURCE_LOST, "the app disconnected")
         if self._timer is not None:
             self._timer.cancel()
         self._handler.closed(self)
 
-    def _leave(self, code: Code, reason: str) -> None:
+    def _fail_calls(self, code: Code, reason: str) -> None:
         """Fail all calls. It counts as gone before that: a call that follows one of them must not come here."""
-        self._over = True
+        self._closed = True
         self._fair_reader.close()
         self._framer.clear()
         self._hold(0)

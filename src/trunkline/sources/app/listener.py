@@ -221,7 +221,7 @@ class AppListener(ToolsOnlySource):
         self._admit(connection, app)
         tools = app.register(connection, message, sink)
         if message.acknowledge:
-            connection.tell(registered(message.app_name, name, len(tools.tools), tools.warnings))
+            connection.write_droppable(registered(message.app_name, name, len(tools.tools), tools.warnings))
 
     def _claim_name(self, name: str, app: ConnectedApp) -> Sink | None:
         """The sink for this app; None if its name, or one that differs only in case, is another server's."""
@@ -255,7 +255,7 @@ class AppListener(ToolsOnlySource):
 
     def _is_same_app(self, app: ConnectedApp, message: Registration) -> bool:
         """Whether it has the credential of the connected app, which without one is trusted by the common token."""
-        known = app.knows(message.credential)
+        known = app.has_credential(message.credential)
         return bool(self._token) if known is None else known
 
     def _refuse(self, connection: AppConnection, who: str, why: str, *, acknowledge: bool) -> None:

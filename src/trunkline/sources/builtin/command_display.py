@@ -54,13 +54,13 @@ class CommandDisplay:
         return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 1] + "…"
 
 
-class _Params(msgspec.Struct):
+class _CallParams(msgspec.Struct):
     arguments: dict[str, msgspec.Raw] = {}
 
 
 def _command_in(params: Json) -> str:
     try:
-        arguments = msgspec.json.decode(params, type=_Params).arguments
+        arguments = msgspec.json.decode(params, type=_CallParams).arguments
         given = next((arguments[name] for name in _NAMES if name in arguments), None)
         return "" if given is None else msgspec.json.decode(given, type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

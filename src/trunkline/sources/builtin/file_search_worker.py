@@ -149,8 +149,8 @@ def _content(ripgrep: Ripgrep, paths: Sequence[str], request: Request) -> Iterat
             yield "--"
         last = path, number
         mark = "-" if at < 0 else ":"
-        place = f"{number}{mark}" if request["line_numbers"] else ""
-        yield f"{printable(path)}{mark}{place}{cut(line, at)}"
+        shown_number = f"{number}{mark}" if request["line_numbers"] else ""
+        yield f"{printable(path)}{mark}{shown_number}{cut(line, at)}"
 
 
 class ResultPage:

@@ -13,7 +13,15 @@ from trunkline.sources.builtin.tool import ToolFault
 
 _LONGEST: Final = 4_000  # bytes: ripgrep reads a regular expression from a pipe
 _MAX_DEPTH: Final = 10
-_SET: Final = re.compile(r"([!^]?)((?:\\.|[^\\])(?:\\.|[^\]\\])*)\]", re.DOTALL)  # a `]` right after `[` is a member
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<stars>\*+) (?P<slash>/?)
+    | \[ (?P<negated>[!^]?) (?P<members>(?:\\.|[^\\])(?:\\.|[^\]\\])*) \]  # a `]` right after `[` is a member
+    | \\ (?P<escaped>.)
+    | (?P<char>.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _SET_MEMBER: Final = re.compile(r"(\\.|[^\\])-(\\.|[^\\])|(\\.|[^\\])", re.DOTALL)
 _PLAIN_NAME: Final = re.compile(r"[\w.*?{},+@ !\^\[\]-]+")
 _EMPTY_CHOICE: Final = re.compile(r"\{[,}]|,[,}]")
@@ -85,54 +93,47 @@ def _regex(pattern: str) -> str:
 
 def _translate(pattern: str) -> str:
     """A pattern as a regular expression. Raises ValueError, with the reason, for what is none."""
-    out: list[str] = []
+    parts: list[str] = []
     braces: list[bool] = []  # for each open brace, whether a name begins there
-    at, at_start = 0, True
-    while at < len(pattern):
-        char = pattern[at]
+    at_start = True
+    for token in _TOKEN.finditer(pattern):
+        char = token["char"]
         if char == "{":
             if len(braces) == _MAX_DEPTH:
                 raise ValueError(f"braces are nested more than {_MAX_DEPTH} deep")
             braces.append(at_start)
-            out.append("(?:")
-            at += 1
+            parts.append("(?:")
             continue
-        if braces and char in ",}":
-            out.append("|" if char == "," else ")")
+        if braces and char in (",", "}"):
+            parts.append("|" if char == "," else ")")
             at_start = braces[-1] if char == "," else False
             braces = braces if char == "," else braces[:-1]
-            at += 1
             continue
-        if char == "*":
-            stars, at = at, at + len(pattern[at:]) - len(pattern[at:].lstrip("*"))
-            rest = pattern[at : at + 1]
-            is_deep = at - stars == 2 and at_start
-            if is_deep and rest == "/":
-                at += 1
-                out.append("(?:[^/]+/)*")
-            else:
-                out.append(".+" if is_deep and (not rest or (braces and rest in ",}")) else "[^/]*")
-        elif char == "[":
-            regex, at = _set(pattern, at + 1)
-            out.append(regex)
-        elif char == "\\" and at + 1 == len(pattern):
+        if char == "[":
+            raise ValueError("a `[` is never closed")
+        if char == "\\":
             raise ValueError("it ends in a backslash that escapes nothing")
+        if token["stars"]:
+            parts.append(_stars(token, at_start=at_start, in_braces=bool(braces)))
+        elif token["members"]:  # a set, which never matches `/`
+            members = "".join(_set_member(member) for member in _SET_MEMBER.finditer(token["members"]))
+            parts.append(f"(?!/)[{'^' if token['negated'] else ''}{members}]")
         else:
-            at += 2 if char == "\\" else 1
-            out.append("[^/]" if char == "?" else re.escape(pattern[at - 1]))
-        at_start = pattern[at - 1] == "/"
+            parts.append("[^/]" if char == "?" else re.escape(char or token["escaped"]))
+        at_start = token.group().endswith("/")
     if braces:
         raise ValueError("a `{` is never closed")
-    return "".join(out)
+    return "".join(parts)
 
 
-def _set(pattern: str, at: int) -> tuple[str, int]:
-    """A set, which never matches `/`, and its end."""
-    found = _SET.match(pattern, at)
-    if found is None:
-        raise ValueError("a `[` is never closed")
-    members = "".join(_set_member(member) for member in _SET_MEMBER.finditer(found[2]))
-    return f"(?!/)[{'^' if found[1] else ''}{members}]", found.end()
+def _stars(token: re.Match[str], *, at_start: bool, in_braces: bool) -> str:
+    """`**` matches folders at any depth where it is a whole name; other stars match within a name."""
+    rest = token.string[token.end() : token.end() + 1]
+    if token["stars"] != "**" or not at_start:
+        return f"[^/]*{token['slash']}"
+    if token["slash"]:
+        return "(?:[^/]+/)*"
+    return ".+" if not rest or (in_braces and rest in ",}") else "[^/]*"
 
 
 def _set_member(member: re.Match[str]) -> str:

@@ -110,7 +110,7 @@ class RootFiles:
 
 def _rules_of_root(text: str, prefix: str) -> str:
     """The rules of an ignore file in the folder `prefix` (it ends in a slash), rewritten for the root."""
-    place = "".join(f"\\{char}" if char in "\\*?[]{}!# " else char for char in prefix)
+    escaped = "".join(f"\\{char}" if char in "\\*?[]{}!# " else char for char in prefix)
     rules: list[str] = []
     for line in text.split("\n"):
         rule = line.removesuffix("\r")
@@ -119,7 +119,7 @@ def _rules_of_root(text: str, prefix: str) -> str:
             continue
         if prefix:
             anchored = "/" in body.rstrip()[:-1]
-            rule = f"{'!' if rule != body else ''}/{place}{body.removeprefix('/') if anchored else f'**/{body}'}"
+            rule = f"{'!' if rule != body else ''}/{escaped}{body.removeprefix('/') if anchored else f'**/{body}'}"
         rules.append(f"{rule}\n")
     return "".join(rules)
 
@@ -204,9 +204,9 @@ class Ripgrep:
             for line in run.lines():
                 event = json.loads(line)
                 if event["type"] in ("match", "context"):
-                    yield from _shown(event["data"], opened)
+                    yield from _lines_in(event["data"], opened)
 
-    def _search_files(self, paths: Sequence[str], *arguments: str) -> Iterator[tuple[dict[str, str], _Run]]:
+    def _search_files(self, paths: Sequence[str], *arguments: str) -> Iterator[tuple[dict[str, str], _RipgrepProcess]]:
         """Runs ripgrep on the text files among these. Yields their paths by the names that ripgrep has for them."""
         for begin in range(0, len(paths), _BATCH):
             with self._opened(paths[begin : begin + _BATCH]) as opened:
@@ -229,13 +229,15 @@ class Ripgrep:
             for fd in opened:
                 os.close(fd)
 
-    def _run(self, *arguments: str, pattern: str | None = None, rules: str = "", fds: Iterable[int] = ()) -> _Run:
+    def _run(
+        self, *arguments: str, pattern: str | None = None, rules: str = "", fds: Iterable[int] = ()
+    ) -> _RipgrepProcess:
         texts: dict[str, str] = {}
         if pattern is not None:  # not on the command line, which others can read
             texts["--file"] = f"{pattern}\n"
         if rules:
             texts["--ignore-file"] = rules
-        return _Run(self._program, arguments, texts, fds)
+        return _RipgrepProcess(self._program, arguments, texts, fds)
 
 
 def refuse_line_ends(pattern: str) -> None:
@@ -254,7 +256,7 @@ def _is_binary(fd: int) -> bool:
     return b"\0" in beginning and not beginning.startswith(_UTF16)
 
 
-class _Run:
+class _RipgrepProcess:
     """One run of ripgrep, which ends with its block at the latest. Options in `texts` get their text as a file."""
 
     def __init__(self, program: str, arguments: Sequence[str], texts: Mapping[str, str], fds: Iterable[int]) -> None:
@@ -280,7 +282,7 @@ class _Run:
             with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as pipe:
                 pipe.write(texts[option].encode("utf-8", "surrogateescape"))
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> _RipgrepProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -318,10 +320,10 @@ def _split(output: bytes) -> list[str]:
     return os.fsdecode(output).split("\0")[:-1]
 
 
-def _shown(data: dict[str, Any], opened: Mapping[str, str]) -> Iterator[Line]:
+def _lines_in(data: dict[str, Any], opened: Mapping[str, str]) -> Iterator[Line]:
     """The lines of one event; a match may have several."""
-    path = opened[_bytes(data["path"]).decode()]
-    raw = _bytes(data["lines"])
+    path = opened[_bytes_in(data["path"]).decode()]
+    raw = _bytes_in(data["lines"])
     matches = data["submatches"]
     at = len(raw[: matches[0]["start"]].decode("utf-8", "replace")) if matches else -1
     for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n"), data["line_number"]):
@@ -329,7 +331,7 @@ def _shown(data: dict[str, Any], opened: Mapping[str, str]) -> Iterator[Line]:
         at = min(at, 0)
 
 
-def _bytes(value: dict[str, str]) -> bytes:
+def _bytes_in(value: dict[str, str]) -> bytes:
     if "text" in value:
         return value["text"].encode()
     import base64

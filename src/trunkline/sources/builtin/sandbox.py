@@ -315,7 +315,7 @@ _Instruction = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class _SystemCalls:
     """System call numbers of one architecture. `socketcall` is an old form of `socket`, whose arguments a filter cannot
     see."""
 
@@ -325,9 +325,9 @@ class _Calls:
 
 
 _MACHINES: Final = {
-    "x86_64": (_Calls(0xC000003E, 41), _Calls(0x40000003, 359, socketcall=102)),
-    "aarch64": (_Calls(0xC00000B7, 198), _Calls(0x40000028, 281)),
-    "riscv64": (_Calls(0xC00000F3, 198), _Calls(0x400000F3, 198)),
+    "x86_64": (_SystemCalls(0xC000003E, 41), _SystemCalls(0x40000003, 359, socketcall=102)),
+    "aarch64": (_SystemCalls(0xC00000B7, 198), _SystemCalls(0x40000028, 281)),
+    "riscv64": (_SystemCalls(0xC00000F3, 198), _SystemCalls(0x400000F3, 198)),
 }
 """For each machine its own numbers, and those of its 32-bit programs."""
 
@@ -337,12 +337,12 @@ def socket_filter(*, internet: bool, machine: str = os.uname().machine) -> bytes
     if machine not in _MACHINES:
         return None
     families = (*_CONFINED, *_INTERNET) if internet else _CONFINED
-    program = [instruction for calls in _MACHINES[machine] for instruction in _part(calls, families)]
+    program = [instruction for calls in _MACHINES[machine] for instruction in _architecture_filter(calls, families)]
     program.append((_RETURN, 0, 0, _NO_SUCH_CALL))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _part(calls: _Calls, families: Sequence[int]) -> Iterable[_Instruction]:
+def _architecture_filter(calls: _SystemCalls, families: Sequence[int]) -> Iterable[_Instruction]:
     """The filter for one architecture; others skip it. A jump has the numbers of instructions to skip if its condition
     holds and if not."""
     old_way = [] if calls.socketcall is None else _if_equal(calls.socketcall, _NO_SUCH_FAMILY)

@@ -36,8 +36,8 @@ class TrialConditions(NamedTuple):
 class SandboxProvider:
     """Makes the sandbox, where it is not `off`. bubblewrap is tried first: that it is installed is not enough.
 
-    No command may see what is `hidden`, or write files that are `fixed` or `started`. `whose` commands they are is part
-    of messages.
+    No command may see what is `hidden`, or write files that are `fixed` or `started`. `command_name` says in
+    messages what runs them.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class SandboxProvider:
         hidden: Sequence[str] = (),
         fixed: Sequence[str] = (),
         started: Sequence[str] = (),
-        whose: str = "Bash",
+        command_name: str = "Bash",
     ) -> None:
         self._wanted = settings.mode
         self._root = root
         self._env = env
         self._options = (root, env, hidden, fixed, settings, started)
         self._commands = commands
-        self._whose = whose
+        self._command_name = command_name
         self._trying = asyncio.Lock()
         self._sandbox: Sandbox | None = None
         self._failed: TrialConditions | None = None
@@ -72,7 +72,7 @@ class SandboxProvider:
         if not await self._decide():
             raise ToolFault(f"The root folder `{self._root}` does not exist")
         if self._sandbox is None and self._wanted == "required":
-            message = f"{self._whose} needs a sandbox (`sandbox: required`): {self.obstacle}"
+            message = f"{self._command_name} needs a sandbox (`sandbox: required`): {self.obstacle}"
             raise GatewayError(Problem(code=PART_MISSING, message=message, hint=self.hint))
         return self._sandbox
 
@@ -133,14 +133,14 @@ class SandboxProvider:
             env=sandbox.environment(),
             folder=sandbox.root,
             timeout_s=_TRIAL_S,
-            label=f"the sandbox of {self._whose}",
+            label=f"the sandbox of {self._command_name}",
         )
         try:
             self._commands.hold(sandbox.scratch, command.label)
             ended = await self._commands.run(command)
             if ended.how == "lost":  # no fault of the sandbox
                 raise start_failed(command.label, "the process that supervises commands died", retryable=True)
-            obstacle = _verdict(ended)
+            obstacle = _obstacle_in(ended)
             self._sandbox = None if obstacle else sandbox
         finally:
             if self._sandbox is None:
@@ -163,7 +163,7 @@ class SandboxProvider:
             raise
 
 
-def _verdict(ended: CommandResult) -> str:
+def _obstacle_in(ended: CommandResult) -> str:
     """Why it cannot be used; empty when it can."""
     if ended.how == "exited" and ended.code == 0:
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from trunkline.core.call import QUEUED, SENT, Call, Failure, Request, Result
+from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import (
     DEADLINE,
     INVALID_PARAMS,
@@ -22,6 +22,7 @@ from trunkline.core.errors import (
 )
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.runtime.child_io import describe_exit, safe_text, stderr_hint
+from trunkline.runtime.queued_calls import QueuedCalls
 from trunkline.runtime.source_context import SourceContext
 from trunkline.sdk.plugin_v1 import (
     CONTROLLER_SHUTDOWN,
@@ -55,31 +56,6 @@ _FOREVER_S: Final = 3600.0
 _SHOWN_CHARACTERS: Final = 2 * 1024
 _NO_SUCH_SERVICE: Final = ("UNIMPLEMENTED", "NOT_FOUND")
 T = TypeVar("T")
-
-
-class QueuedCalls:
-    """Calls that were not sent yet, until there is a plugin to send them to. Abandoned ones are dropped at once, with
-    their arguments."""
-
-    def __init__(self) -> None:
-        self._calls: dict[Request, Call] = {}
-
-    def add(self, call: Call) -> None:
-        call.upstream = self
-        self._calls[call] = call
-
-    def release(self, submit: Callable[[Call], None]) -> None:
-        calls, self._calls = self._calls, {}
-        for call in calls.values():
-            if not call.done:
-                call.upstream = None
-                submit(call)
-
-    def abandon(self, request: Request) -> None:
-        self._calls.pop(request, None)
-
-    def phase_of(self, request: Request) -> Phase:
-        return QUEUED
 
 
 class RunningPlugin:
@@ -171,14 +147,14 @@ class RunningPlugin:
         try:
             result = result_from(decode_executed(await self._channel.execute(request)))
         except RpcFailed as error:
-            self._over(call, error.problem(self._name, call.tool, self._redact))
+            self._fail_sent(call, error.problem(self._name, call.tool, self._redact))
         except (MalformedProtobuf, MalformedResult) as error:
-            self._over(call, self._problem(SOURCE_PROTOCOL, f"the answer cannot be used: {error}"))
+            self._fail_sent(call, self._problem(SOURCE_PROTOCOL, f"the answer cannot be used: {error}"))
         else:
             del self._calls[call]
             call.finish(Result(result))
 
-    def _over(self, call: Call, problem: Problem) -> None:
+    def _fail_sent(self, call: Call, problem: Problem) -> None:
         del self._calls[call]
         self._finish(call, replace(problem, phase="sent", executed="unknown"))
 

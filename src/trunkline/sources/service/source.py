@@ -59,9 +59,9 @@ _EXCERPT_CHARACTERS: Final = 300
 
 
 class ExecuteRequest(Exchange):
-    """One call on its way to the service. `on_over` gets its outcome, and whether the service was reached."""
+    """One call on its way to the service. `on_finished` gets its outcome, and whether the service was reached."""
 
-    __slots__ = ("_kept_bytes", "_on_over", "_parts", "_redact", "_status", "_token", "call")
+    __slots__ = ("_kept_bytes", "_on_finished", "_parts", "_redact", "_status", "_token", "call")
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class ExecuteRequest(Exchange):
         out: bytes,
         token: str,
         redact: Callable[[str], str],
-        on_over: Callable[[ExecuteRequest, Outcome, bool], None],
+        on_finished: Callable[[ExecuteRequest, Outcome, bool], None],
     ) -> None:
         super().__init__(out)
         self.call = call
         self._token = token
         self._redact = redact
-        self._on_over = on_over
+        self._on_finished = on_finished
         self._status = 0
         self._parts: list[bytes] = []
         self._kept_bytes = 0
@@ -91,12 +91,12 @@ class ExecuteRequest(Exchange):
 
     def on_end(self) -> None:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._on_over(self, self._executed(body) if self._status == 200 else self._refused(body), True)
+        self._on_finished(self, self._executed(body) if self._status == 200 else self._refused(body), True)
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         code = SOURCE_LOST if self.written else SOURCE_START_FAILED
         code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
-        self._on_over(self, Failure(self._problem(code, reason)), too_large)
+        self._on_finished(self, Failure(self._problem(code, reason)), too_large)
 
     def _executed(self, body: bytes) -> Outcome:
         try:
@@ -208,7 +208,7 @@ class ServiceSource(ToolsOnlySource):
         elif token is None:
             call.finish(Failure(self._no_token(call)))
         else:
-            post = ExecuteRequest(call, self._request(call, token), token, self._redact, self._over)
+            post = ExecuteRequest(call, self._request(call, token), token, self._redact, self._finished)
             self._posts[call] = post
             call.upstream = self
             self._pool.send(post)
@@ -242,7 +242,7 @@ class ServiceSource(ToolsOnlySource):
             hint=f"give it one under `tokens` of `{self.name}`, or with `PUT /api/sessions/ID/token`",
         )
 
-    def _over(self, post: ExecuteRequest, outcome: Outcome, reached: bool) -> None:
+    def _finished(self, post: ExecuteRequest, outcome: Outcome, reached: bool) -> None:
         self._posts.pop(post.call, None)
         if not reached:
             self._list_now.set()
