@@ -198,9 +198,9 @@ async def test_no_tool_reaches_what_the_gateway_keeps_for_itself(tmp_path: Path)
                     found = await client.call("Grep", {"pattern": pattern, "output_mode": mode})
                     assert found.text.startswith("No match")
             for path in ("trunkline.json", "twin.json"):
-                assert is_refusal(await client.call("Read", {"path": path}), "holds secrets of this gateway")
+                assert is_refusal(await client.call("Read", {"path": path}), "contains secrets of this gateway")
                 refused = await client.call("Grep", {"pattern": "token", "path": path})
-                assert is_refusal(refused, "holds secrets of this gateway")
+                assert is_refusal(refused, "contains secrets of this gateway")
                 refused = await client.call("Edit", {"path": path, "old_string": "door-key-123", "new_string": "x"})
                 assert is_refusal(refused, "what this gateway runs")
             assert (await client.call("Read", {"path": "notes.md"})).text == "     1\tnothing to see"

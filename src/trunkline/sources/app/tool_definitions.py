@@ -6,7 +6,7 @@ name stays an alias. Some programs write every name in a schema with a capital, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -34,10 +34,6 @@ _MOST_WARNINGS: Final = 20
 _LONGEST_NAME: Final = 128
 _OBJECT_TYPE: Final = b'"object"'
 _NULL: Final = b"null"
-
-
-def is_capitalised(schema: Mapping[str, object]) -> bool:
-    return "type" not in schema and ("Type" in schema or "Properties" in schema)
 
 
 def with_small_keywords(schema: Any) -> Any:
@@ -153,7 +149,7 @@ def _schema(members: Members, member: str, name: str) -> bytes | None:
         return None
     what = f"the `{member}` of `{name}`"
     inner = members_of(schema, what)
-    if is_capitalised(inner):
+    if "type" not in inner and ("Type" in inner or "Properties" in inner):  # written with capitals
         try:
             schema = encode(with_small_keywords(msgspec.json.decode(schema)))
         except RecursionError:

@@ -55,7 +55,7 @@ class BuiltinSection(SourceSection):
         return BASH in self.tools.allow
 
     def with_commands(self) -> BuiltinSection:
-        """The same section with Bash, where something else than a file switches it on."""
+        """The same section with Bash, where something other than a file enables it."""
         return self.replace(tools=self.tools.replace(allow=(*self.tools.allow, BASH)))
 
     def lacks(self, environ: Mapping[str, str]) -> Problem | None:
@@ -112,7 +112,7 @@ KIND = SourceKind(section=BuiltinSection, build=build)
 NOT_INSTALLED: Final = "bubblewrap (`bwrap`) is not installed"
 INSTALL: Final = "install it (`apt install bubblewrap`, `dnf install bubblewrap`, …)"
 _SYSTEM_FOLDERS: Final = ("/usr/local/bin", "/usr/bin", "/bin")
-"""Whoever can write there controls this machine already, even where the root is all of it."""
+"""Whoever can write there controls this machine already, even where the root is `/`."""
 
 
 def find_program(name: str, path: str, root: str) -> str | None:

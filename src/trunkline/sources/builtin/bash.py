@@ -153,7 +153,7 @@ def _check(arguments: BashArguments) -> None:
     if not command.strip():
         raise ToolFault("`command` is empty")
     if "\0" in command:
-        raise ToolFault("`command` holds a NUL character")
+        raise ToolFault("`command` contains a NUL character")
     if len(os.fsencode(command)) > _LONGEST_COMMAND:
         raise ToolFault(f"`command` is longer than {_LONGEST_COMMAND:,} bytes: write it to a file, and run that")
 

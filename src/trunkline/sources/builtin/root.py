@@ -152,7 +152,7 @@ class RootFolder:
                 require_regular_file(os.fstat(fd), path)
                 if self.own.is_secret(fd):
                     raise ToolFault(
-                        f"{quoted(path)} holds secrets of this gateway, so its tools do not show it: ask a person"
+                        f"{quoted(path)} contains secrets of this gateway, so its tools do not show it: ask a person"
                     )
             return fd
 
@@ -179,7 +179,7 @@ class RootFolder:
         """Raises ToolFault for a file that no tool may write."""
         if self.own.is_file(folder_fd, name):
             raise ToolFault(
-                f"{quoted(path)} says what this gateway runs, so its tools do not change it: ask a person to"
+                f"{quoted(path)} decides what this gateway runs, so its tools do not change it: ask a person to do it"
             )
         self._refuse_protected(folder_fd, name, path)
 
@@ -231,7 +231,7 @@ class RootFolder:
         if not path:
             raise ToolFault("The path is empty")
         if "\0" in path:
-            raise ToolFault("The path holds a NUL character")
+            raise ToolFault("The path contains a NUL character")
         if len(os.fsencode(path)) > _LONGEST_PATH:
             raise ToolFault(f"The path is longer than {_LONGEST_PATH} bytes")
         if is_file and path.endswith("/"):

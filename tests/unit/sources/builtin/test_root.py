@@ -105,7 +105,7 @@ def test_the_kernels_own_folders_are_refused_too() -> None:
     ("path", "message"),
     [
         ("", "The path is empty"),
-        ("a\0b", "The path holds a NUL character"),
+        ("a\0b", "The path contains a NUL character"),
         ("a/" * 3000, "The path is longer than 4096 bytes"),
         ("é" * 2100, "The path is longer than 4096 bytes"),
         ("x" * 300, "has a name that is too long"),

@@ -192,9 +192,9 @@ async def test_what_says_what_the_gateway_runs_is_written_by_nobody_here(tmp_pat
     config = bench.write("trunkline.yaml", "sources: {}\n")
     (bench.folder / "link").symlink_to("trunkline.yaml")
     for path in ("trunkline.yaml", "./trunkline.yaml", "link", str(config), ".awf/plugins.yaml"):
-        with case(path=path), pytest.raises(ToolFault, match="says what this gateway runs"):
+        with case(path=path), pytest.raises(ToolFault, match="decides what this gateway runs"):
             await bench.use(WriteTool, path=path, content="sources: {evil: {command: evil}}\n")
-    with pytest.raises(ToolFault, match="says what this gateway runs"):
+    with pytest.raises(ToolFault, match="decides what this gateway runs"):
         await bench.use(EditTool, path="trunkline.yaml", old_string="{}", new_string="{evil: {command: evil}}")
     assert config.read_text() == "sources: {}\n"
     assert not (bench.folder / ".awf/plugins.yaml").exists()
@@ -204,6 +204,6 @@ async def test_a_configuration_that_is_a_link_is_not_written_where_it_leads_eith
     bench = Workbench(tmp_path / "root", own=GatewayFiles(files=[str(tmp_path / "config")]))
     real = bench.write("real.yaml", "sources: {}\n")
     (tmp_path / "config").symlink_to(real)
-    with pytest.raises(ToolFault, match="says what this gateway runs"):
+    with pytest.raises(ToolFault, match="decides what this gateway runs"):
         await bench.use(WriteTool, path="real.yaml", content="x")
     await bench.use(WriteTool, path="sub/real.yaml", content="x")

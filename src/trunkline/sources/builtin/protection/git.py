@@ -359,7 +359,7 @@ def entries_of(path: str) -> Iterator[GitConfigEntry]:
             entries = [] if data is None else parse_git_config(data)
         except BadGitConfig:
             if data is not None and b"\0" in data:
-                raise IncompleteGitConfig(f"`{at}` holds a NUL byte") from None
+                raise IncompleteGitConfig(f"`{at}` contains a NUL byte") from None
             continue  # git refuses to run then
         yield from entries
         for entry in entries:

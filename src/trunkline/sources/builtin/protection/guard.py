@@ -54,7 +54,7 @@ class CommandGuard:
         except OSError as error:
             raise ToolFault(
                 f"No command was run, because protected paths cannot be compared: {error.strerror or error}. To run"
-                " commands all the same, set `protect: off` in the configuration"
+                " commands anyway, set `protect: off` in the configuration"
             ) from None
 
     async def close(self) -> None:
@@ -137,7 +137,7 @@ class GuardedCommand:
         self._exited.append(exited)
 
     async def end(self) -> str:
-        """The text for the caller. Where the caller is cancelled, the comparison goes on to its end all the same."""
+        """The text for the caller. Where the caller is cancelled, the comparison still runs to its end."""
         if self._command is None:
             return ""
         command, self._command = self._command, None

@@ -36,7 +36,7 @@ _POLL_S: Final = 0.01
 _SUFFIX: Final = ".json"
 Identity = tuple[int, int]  # device and inode
 _NO_LOCK: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
-"""Something else than a file stands in place of the lock, as a command can arrange: no command begins there."""
+"""Something other than a file stands in place of the lock, as a command can arrange: no command begins there."""
 
 
 LARGEST_KEPT_BYTES: Final = 1 << 20

@@ -175,7 +175,7 @@ def with_dangerous_keys_restored(path: str, before: bytes | None, now: bytes | N
 @dataclass(frozen=True, slots=True)
 class UndoneChange:
     """What was done about one change. `id` is that of the quarantined item, empty where there is none; `restored` says
-    whether what was there before is there again, `failed` why the change could not be undone."""
+    whether the former content is back, `failed` why the change could not be undone."""
 
     path: str
     how: str
