@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from trunkline.demo.tools import INVALID_PARAMS, RESOURCE_NOT_FOUND, completion, handshake_server, tool
+from trunkline.demo.tools import INVALID_PARAMS, RESOURCE_NOT_FOUND, Json, completion, handshake_server, tool
 from trunkline.mcpserver import Context, MethodError, ToolError
-
-Json = dict[str, Any]
 
 server = handshake_server(
     "trunkline-demo-clock",

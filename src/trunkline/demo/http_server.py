@@ -13,11 +13,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trunkline.mcpserver import Server
+from trunkline.sdk.mcp_messages import LEGACY
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
 LARGEST_BYTES: Final = 4 * 1024 * 1024
-VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 _WITHOUT_HEADER: Final = "2025-03-26"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _IDLE_S: Final = 300
@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._respond(HTTPStatus.NOT_FOUND)
         elif self.headers.get_content_type() != "application/json":
             self._respond(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-        elif version not in VERSIONS or not body.strip():
+        elif version not in LEGACY or not body.strip():
             self._respond(HTTPStatus.BAD_REQUEST)
         else:
             answer = self._runner.run(self.server.mcp.answer(body, version))

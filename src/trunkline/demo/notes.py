@@ -8,13 +8,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
-from trunkline.demo.tools import ADDS, DESTROYS, text_and_data, tool
+from trunkline.demo.tools import ADDS, DESTROYS, Json, text_and_data, tool
 from trunkline.mcpserver import Server, ToolError
 from trunkline.version import __version__
-
-Json = dict[str, Any]
 
 server = Server(
     "trunkline-demo-notes",

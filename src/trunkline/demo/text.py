@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from typing import Any
 
-from trunkline.demo.tools import INVALID_PARAMS, completion, handshake_server, text_and_data, tool
+from trunkline.demo.tools import INVALID_PARAMS, Json, completion, handshake_server, text_and_data, tool
 from trunkline.mcpserver import Context, MethodError, ToolError
-
-Json = dict[str, Any]
 
 server = handshake_server(
     "trunkline-demo-text",

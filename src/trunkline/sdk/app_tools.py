@@ -26,7 +26,7 @@ from .schema import (
     read_arguments,
     signature_of,
 )
-from .threads import FunctionThreads, call_in_loop, is_async
+from .threads import FunctionThreads, call_in_loop, is_async, is_in
 
 if TYPE_CHECKING:
     from .app_connection import GatewayConnection
@@ -182,14 +182,13 @@ class ProgressSender:
         self._send = send
         self._connection = connection
         self._loop = asyncio.get_running_loop()
-        self._loop_thread = threading.get_ident()
         self._room = threading.Semaphore(_MAX_UNSENT)
 
     def post(self, report: Json) -> None:
         written = plain(report)
         if self._connection.is_congested:
             return
-        if threading.get_ident() == self._loop_thread:
+        if is_in(self._loop):
             self._send(written)  # at once: the result is sent after it
         elif self._room.acquire(blocking=False):
             call_in_loop(self._loop, self._send_from_loop, written)

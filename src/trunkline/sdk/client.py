@@ -11,6 +11,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar, Unpack, overload
 
 from . import results
@@ -69,8 +70,7 @@ class App:
         self.name = name
         self.gateway = GatewayAddress.parse(gateway)
         self._identity = AppIdentity(name, credential or secrets.token_hex(16), token)
-        self._max_concurrent = max_concurrent
-        self._start = run_on
+        self._new_workers = partial(FunctionThreads, max_concurrent, run_on)
         self._tools = ToolRegistry()
         self._state = RegistrationState()
         self._lock = threading.Lock()
@@ -134,13 +134,7 @@ class App:
         with self._lock:
             if self._loop is not None and not self._loop.is_over:
                 raise RuntimeError(f"`{self.name}` is running already")
-            self._loop = ConnectionLoop(
-                self.gateway,
-                self._identity,
-                self._tools,
-                self._state,
-                lambda: FunctionThreads(self._max_concurrent, self._start),
-            )
+            self._loop = ConnectionLoop(self.gateway, self._identity, self._tools, self._state, self._new_workers)
             return self._loop
 
 

@@ -16,7 +16,7 @@ from . import mcp_messages as rpc
 from .json_lines import NOT_JSON, Json, encode
 from .mcp_tools import Context, ServerTool
 from .results import ToolError, failed, result_of
-from .threads import FunctionThreads, call_in_loop
+from .threads import FunctionThreads, call_in_loop, is_in
 
 if TYPE_CHECKING:
     from .mcpserver import Server
@@ -276,11 +276,7 @@ class McpSession:
         return self._complete(result) if peer.modern else encode(result)
 
     def _notify_from_any_thread(self, message: bytes) -> None:
-        try:
-            in_loop = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            in_loop = False
-        if in_loop:
+        if is_in(self._loop):
             self._notify(message)
         else:
             call_in_loop(self._loop, self._notify, message)

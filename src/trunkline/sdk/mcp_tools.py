@@ -10,16 +10,15 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from .json_lines import NOT_JSON, Json, encode
-from .mcp_messages import LOG_LEVELS, MODERN, Client, notification
+from .mcp_messages import LOG_LEVELS, MODERN, Client, LogLevel, notification
 from .schema import read_arguments, top_level_of
 from .threads import FunctionThreads, is_async
 
 Handler = Callable[..., Any]
 """`handler(arguments)` or `handler(arguments, context)`, plain or `async`."""
-LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _log: Final = logging.getLogger("trunkline.mcpserver")
@@ -50,13 +49,10 @@ class Context:
         self._request = request
         self._progress = float("-inf")
         self._growing = threading.Lock()  # what one thread reports must not overtake what another does
-        self._ended = self._cancelled = False
-
-    @property
-    def cancelled(self) -> bool:
+        self._ended = False
+        self.cancelled = False
         """Whether the call was cancelled. An async handler is cancelled besides; one in a thread should look here now
         and then."""
-        return self._cancelled
 
     def progress(self, progress: float, total: float | None = None, message: str = "") -> None:
         """How far it is. Only what is more than before is sent."""
@@ -97,7 +93,7 @@ class Context:
     def end(self, *, cancelled: bool) -> None:
         """For the server: nothing more is sent about this call."""
         self._ended = True
-        self._cancelled = self._cancelled or cancelled
+        self.cancelled = self.cancelled or cancelled
 
 
 class ServerTool:

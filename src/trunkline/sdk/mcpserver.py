@@ -13,9 +13,9 @@ from typing import Any, Final, TextIO
 
 from .json_lines import Json, close_within
 from .mcp_connection import LIMIT_BYTES, McpConnection, Reader, Writer
-from .mcp_messages import Client, RpcRefusal
+from .mcp_messages import Client, LogLevel, RpcRefusal
 from .mcp_session import McpSession
-from .mcp_tools import Context, Handler, LogLevel, ServerTool
+from .mcp_tools import Context, Handler, ServerTool
 from .results import Content, ToolError, audio, image, text
 
 __all__ = [

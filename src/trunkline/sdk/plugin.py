@@ -24,7 +24,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, overload
+from typing import Annotated, Any, TypeVar, Union, cast, overload
 
 from .json_lines import encode
 from .plugin_v1 import Operation, OperationInput, OperationResult, PluginInfo
@@ -184,15 +184,13 @@ def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[Operati
     hint, notes = _without_none(hint)
     value = flat_schema_of(hint, place)
     description = description_in(notes)
-    choices = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
-    if choices:  # the host's schema cannot list them
+    if choices := value.schema.get("enum"):  # the host's schema cannot list them
         listed = "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
         description = f"{description} ({listed})" if description else listed
-    type_schema = flat_schema_of(type(choices[0]), place) if choices else value
     required = parameter.default is inspect.Parameter.empty
     item = OperationInput(
         name=parameter.name,
-        type=type_schema.schema["type"],
+        type=value.schema["type"],
         required=required,
         default="" if required or parameter.default is None else _default_text(parameter, value, place),
         description=description,
@@ -232,7 +230,7 @@ def _executed(value: Any) -> OperationResult:
     if isinstance(value, PluginResult):
         return OperationResult(success=True, output=_utf8(str(value.output)), data=_encoded(value.data))
     data = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"result": value}
-    return OperationResult(success=True, output=encode(value).decode(), data=_encoded(data))
+    return OperationResult(success=True, output=_utf8(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
 
 
 def _encoded(data: Mapping[str, Any]) -> dict[str, bytes]:

@@ -146,10 +146,9 @@ class _PluginServer:
         return wire.encode_info(self._plugin.info)
 
     async def _init(self, request: bytes, context: Any) -> bytes:
+        config = wire.decode_init(request)
         try:
-            await self._plugin.start(wire.decode_init(request), self._workers)
-        except MalformedProtobuf:
-            raise
+            await self._plugin.start(config, self._workers)
         except Exception as error:
             self._plugin.log.exception("init failed")
             await context.abort(self._grpc.StatusCode.FAILED_PRECONDITION, f"plugin init failed: {error}")

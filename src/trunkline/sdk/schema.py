@@ -329,7 +329,8 @@ def schema_of(hint: Any, place: str, inside: tuple[Any, ...] = ()) -> ValueSchem
 
 
 def flat_schema_of(hint: Any, place: str) -> ValueSchema:
-    """The same for a hint of one type, with anything inside of a list or an object, which is left as it is."""
+    """The same for a hint of one type, which its schema names also where it lists choices. What is inside of a list or
+    an object is left as it is."""
     origin = typing.get_origin(hint) or hint
     if origin is tuple or origin in _LISTS or origin in _SETS:
         return _ARRAY
@@ -338,7 +339,8 @@ def flat_schema_of(hint: Any, place: str) -> ValueSchema:
     kinds: set[Any] = {type(choice) for choice in typing.get_args(hint)} if origin is typing.Literal else {origin}
     if len(kinds) != 1 or not kinds <= {str, bool, int, float}:
         raise SchemaError(f"{place}: the type is one of str, int, float, bool, list and dict, not `{_shown(hint)}`")
-    return schema_of(hint, place)
+    value = schema_of(hint, place)
+    return ValueSchema(_SCALARS[kinds.pop()].schema | value.schema, value.read)
 
 
 def unwrapped(hint: Any) -> tuple[Any, list[Any]]:

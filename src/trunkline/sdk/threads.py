@@ -145,6 +145,14 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object
         loop.call_soon_threadsafe(callback, *arguments)
 
 
+def is_in(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is the loop's own thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether it is a coroutine function, or an object whose `__call__` is one."""
     call = getattr(function, "__call__", None)  # noqa: B004  (looked at, not asked for)

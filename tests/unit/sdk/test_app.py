@@ -242,6 +242,19 @@ async def test_a_cancelled_function_in_a_thread_hears_of_it() -> None:
             assert heard.is_set()
 
 
+async def test_a_coroutine_that_exits_fails_its_call_and_not_the_app() -> None:
+    async with DialinGateway() as gateway:
+        app = board(gateway)
+
+        @app.tool
+        async def leave() -> None:
+            raise SystemExit(3)
+
+        async with dialled(app, gateway) as line:
+            assert await line.error("Board:leave") == "SystemExit: 3"
+            assert await line.data("Board:add", a=1) == 2
+
+
 async def test_a_tool_that_cancels_itself_fails() -> None:
     async with DialinGateway() as gateway:
         app = board(gateway)
