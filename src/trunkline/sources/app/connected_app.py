@@ -122,11 +122,9 @@ class ConnectedApp(ToolsOnlySource):
 
     # -- its connections ----------------------------------------------------------------------------------------------
 
-    def has_credential(self, credential: str) -> bool | None:
-        """Whether the connected app registered with this credential; None if it gave none."""
-        if not self._credential:
-            return None
-        return hmac.compare_digest(self._credential, credential.encode())
+    def has_credential(self, credential: str, *, if_none: bool) -> bool:
+        """Whether the connected app registered with this credential; `if_none` is for one that gave none."""
+        return hmac.compare_digest(self._credential, credential.encode()) if self._credential else if_none
 
     def register(self, connection: AppConnection, message: Registration, sink: Sink) -> AppTools:
         """Make this the app's connection, and publish the tools that it registers."""

@@ -55,9 +55,6 @@ class PendingConnections:
         if soft != resource.RLIM_INFINITY:  # a quarter of what HTTP leaves
             self._most_waiting = max(1, min(_MOST_WAITING, (soft - connection_limit()) // 4))
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def add(self, connection: AppConnection) -> None:
         if len(self._waiting) >= self._most_waiting:
             self._drop(next(iter(self._waiting)), "too many connections have not registered")
@@ -246,17 +243,14 @@ class AppListener(ToolsOnlySource):
             return "its `token` is missing or wrong"
         if connection.server and connection.server != app.name:
             return f"this connection belongs to `{connection.server}`; another app needs another connection"
-        if app.connection is not None and app.connection is not connection and not self._is_same_app(app, message):
+        is_other = app.connection is not None and app.connection is not connection
+        # without a credential, whoever has the common token is the same app
+        if is_other and not app.has_credential(message.credential, if_none=bool(self._token)):
             return f"an app named `{app.app_name}` is connected already"
         most = min(_MOST_APPS, connection_limit() // 8)
         if not connection.server and self._connected >= most:
             return f"there are {most} apps already"
         return ""
-
-    def _is_same_app(self, app: ConnectedApp, message: Registration) -> bool:
-        """Whether it has the credential of the connected app, which without one is trusted by the common token."""
-        known = app.has_credential(message.credential)
-        return bool(self._token) if known is None else known
 
     def _refuse(self, connection: AppConnection, who: str, why: str, *, acknowledge: bool) -> None:
         self._log.add("apps_refused", f"{who} was refused: {why}")

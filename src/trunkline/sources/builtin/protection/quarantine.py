@@ -84,9 +84,7 @@ class Quarantine:
                 item = self._bring(item, parent, beside)
             except OSError:
                 item = replace(item, thing=beside_path)
-        self.record(item)
-        self._prune(item.id)
-        return item
+        return self._added(item)
 
     def copy(self, base: str, path: str, data: bytes, why: str, keys: tuple[str, ...]) -> QuarantinedItem:
         """Keep a copy of a file that is about to be rewritten. Raises OSError."""
@@ -94,7 +92,9 @@ class Quarantine:
         thing = self._folder / item.id / _THING
         make_private_folder(thing.parent)
         write_private(thing, data)
-        item = replace(item, thing=str(thing))
+        return self._added(replace(item, thing=str(thing)))
+
+    def _added(self, item: QuarantinedItem) -> QuarantinedItem:
         self.record(item)
         self._prune(item.id)
         return item
