@@ -148,8 +148,8 @@ class CommandStepRunner:
                 self._environ,
                 self._commands,
                 hidden=self._hidden,
-                fixed=self._fixed,
-                started=self._protected,
+                own_files=self._fixed,
+                protected_files=self._protected,
                 command_name=f"Step `{state.name}`",
             )
         choice = self._sandboxes[key]

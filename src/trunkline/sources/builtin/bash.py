@@ -81,8 +81,8 @@ class BashTool(BuiltinTool):
             self._env,
             self._commands,
             hidden=(*context.gateway.private, *context.gateway.own_sockets),
-            fixed=context.gateway.own_files,
-            started=context.gateway.protected_files,
+            own_files=context.gateway.own_files,
+            protected_files=context.gateway.protected_files,
         )
         home = self._env.get("HOME", "")
         self._guard = CommandGuard(

@@ -38,8 +38,8 @@ _USUAL: Final = SandboxSettings()
 
 
 class Sandbox:
-    """Runs commands for the folder `root`. No command may see the folders and sockets `hidden`, or write `fixed` files,
-    or `started` ones that existed before the first command.
+    """Runs commands for the folder `root`. No command may see the folders and sockets `hidden`, or write the gateway's
+    `own_files`, or `protected_files` that existed before the first command.
 
     Making it reads the disk and makes the private folders, `close` removes them: neither on the event loop.
     """
@@ -50,16 +50,17 @@ class Sandbox:
         root: str,
         env: Mapping[str, str],
         hidden: Sequence[str] = (),
-        fixed: Sequence[str] = (),
+        own_files: Sequence[str] = (),
         settings: SandboxSettings = _USUAL,
-        started: Sequence[str] = (),
+        protected_files: Sequence[str] = (),
     ) -> None:
         self._program = program
         self.root = os.path.realpath(root)
         self._env = env
         self._hidden = [os.path.realpath(path) for path in hidden]
-        self._fixed = fixed
-        self._started = [path for path in map(os.path.realpath, started) if PACKAGES.isdisjoint(path.split("/"))]
+        self._own_files = own_files
+        real = map(os.path.realpath, protected_files)
+        self._protected_files = [path for path in real if PACKAGES.isdisjoint(path.split("/"))]
         """Without packages: their installation replaces these files."""
         self._settings = settings
         shown = {os.path.realpath(path): access == "rw" for path, access in settings.folders.items()}
@@ -95,8 +96,8 @@ class Sandbox:
     ) -> list[str]:
         """The command that runs `argv` inside, in `folder`. What is `read_only` there can be neither written to nor
         moved, and folders that are `pinned` cannot be moved."""
-        places = self._places(read_only, pinned)
-        return [*self._launch, *self._options, *places, "--chdir", folder, "--", *argv]
+        mounts = self._command_mounts(read_only, pinned)
+        return [*self._launch, *self._options, *mounts, "--chdir", folder, "--", *argv]
 
     def environment(self) -> dict[str, str]:
         return {**self._env, "TMPDIR": PRIVATE_TMP, **self._settings.env}
@@ -151,19 +152,19 @@ class Sandbox:
 
     # -- what is determined anew for each command -------------------------------------------------------------------
 
-    def _fixed_files(self) -> list[tuple[str, str]]:
+    def _own_file_locations(self) -> list[tuple[str, str]]:
         """The real folder of each, and its name."""
-        return [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
+        return [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._own_files]  # noqa: PTH119, PTH120
 
     def _stable_paths(self) -> frozenset[str]:
-        """The fixed files, and the folders on the way to what is ours, that exist before the first command: from then
+        """Our own files, and the folders on the way to what is ours, that exist before the first command: from then
         on no command can move them. Anything later may be a link laid by another command: a mount would show where it
         leads."""
-        fixed = self._fixed_files()
-        above = map(os.path.dirname, (*self._shown, *self._started))
-        ends = [*(folder for folder, _ in fixed), *self._hidden_paths(), *above]
+        own = self._own_file_locations()
+        above = map(os.path.dirname, (*self._shown, *self._protected_files))
+        ends = [*(folder for folder, _ in own), *self._hidden_paths(), *above]
         steps = {step for end in ends for step in self._way_to(end)}
-        files = [*(os.path.join(folder, name) for folder, name in fixed), *self._started]  # noqa: PTH118
+        files = [*(os.path.join(folder, name) for folder, name in own), *self._protected_files]  # noqa: PTH118
         return frozenset(steps | {file for file in files if _is_plain(file)})
 
     def _hidden_paths(self) -> set[str]:
@@ -175,24 +176,24 @@ class Sandbox:
             *(os.path.realpath(path) for path in list(LISTENING_SOCKETS)),
         }
 
-    def _places(self, read_only: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
+    def _command_mounts(self, read_only: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
         """Mounts the folders that are shown, and hides what is not: our sockets may be made at any time."""
-        fixed = [(folder, name) for folder, name in self._fixed_files() if self._is_writable(folder)]
-        started = [path for path in self._started if path in self._stable and self._is_writable(path)]
-        started = [path for path in started if _is_plain(path)]
+        own = [(folder, name) for folder, name in self._own_file_locations() if self._is_writable(folder)]
+        protected = [path for path in self._protected_files if path in self._stable and self._is_writable(path)]
+        protected = [path for path in protected if _is_plain(path)]
         hidden = self._hidden_paths()
-        ends = [*(folder for folder, _ in fixed), *hidden, *map(os.path.dirname, started)]
-        yield from self._showing(ends, pinned)
-        yield from self._fixing(fixed)
-        for path in started:
+        ends = [*(folder for folder, _ in own), *hidden, *map(os.path.dirname, protected)]
+        yield from self._folder_mounts(ends, pinned)
+        yield from self._own_file_mounts(own)
+        for path in protected:
             yield from ("--ro-bind", path, path)
         for path in sorted(read_only):
             yield from ("--ro-bind-try", path, path)
         for folder in self._emptied:
             yield from ("--remount-ro", folder)
-        yield from self._hiding(hidden)
+        yield from self._hidden_mounts(hidden)
 
-    def _showing(self, ends: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
+    def _folder_mounts(self, ends: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
         """Mounts the folders that are shown, those on the way to `ends` that a command could move, and `pinned` ones.
 
         A mount point can be neither renamed nor removed, so each of these folders is mounted on itself. A mount hides
@@ -207,20 +208,20 @@ class Sandbox:
             need_not_be = path not in steps and path != self.root
             yield from (f"{bind}-try" if need_not_be else bind, path, path)
 
-    def _fixing(self, places: Iterable[tuple[str, str]]) -> Iterable[str]:
+    def _own_file_mounts(self, locations: Iterable[tuple[str, str]]) -> Iterable[str]:
         """Makes files read-only that say what the gateway runs, outside of any sandbox.
 
         Where there is no such file, its folder is read-only. Where the folder was not there from the start, nothing is
         made: others may be at work in it. What a command puts there is found when it has ended (`protection`).
         """
-        for folder, name in places:
+        for folder, name in locations:
             path = os.path.join(folder, name)  # noqa: PTH118
             if _is_plain(path):
                 yield from ("--ro-bind", path, path) if path in self._stable else ()
             elif folder in self._stable and _is_folder(folder) and folder not in self._shown:
                 yield from ("--ro-bind", folder, folder)
 
-    def _hiding(self, paths: Iterable[str]) -> Iterable[str]:
+    def _hidden_mounts(self, paths: Iterable[str]) -> Iterable[str]:
         """Makes our own folders empty, and our own sockets lead nowhere."""
         covered: list[str] = []
         for path in sorted(paths):

@@ -36,8 +36,8 @@ class TrialConditions(NamedTuple):
 class SandboxProvider:
     """Makes the sandbox, where it is not `off`. bubblewrap is tried first: that it is installed is not enough.
 
-    No command may see what is `hidden`, or write files that are `fixed` or `started`. `command_name` says in
-    messages what runs them.
+    No command may see what is `hidden`, or write the gateway's `own_files` or `protected_files`. `command_name`
+    says in messages what runs them.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class SandboxProvider:
         commands: CommandRunner,
         *,
         hidden: Sequence[str] = (),
-        fixed: Sequence[str] = (),
-        started: Sequence[str] = (),
+        own_files: Sequence[str] = (),
+        protected_files: Sequence[str] = (),
         command_name: str = "Bash",
     ) -> None:
         self._wanted = settings.mode
         self._root = root
         self._env = env
-        self._options = (root, env, hidden, fixed, settings, started)
+        self._options = (root, env, hidden, own_files, settings, protected_files)
         self._commands = commands
         self._command_name = command_name
         self._trying = asyncio.Lock()

@@ -234,7 +234,7 @@ def test_a_folder_that_nobody_may_move_undoes_nothing_that_is_read_only_in_it(tm
     (kept / "file").write_text("mine")
     settings = SandboxSettings(folders={kept: "ro"})
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    sandbox = Sandbox(BWRAP, str(root), env, fixed=[str(fixed)], settings=settings)
+    sandbox = Sandbox(BWRAP, str(root), env, own_files=[str(fixed)], settings=settings)
     try:
         output = run_in(
             sandbox,
@@ -257,7 +257,7 @@ def test_what_the_gateway_starts_stays_as_it_is_while_a_command_runs(tmp_path: P
         made.parent.mkdir(parents=True)
         made.write_text("mine")
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    sandbox = Sandbox(BWRAP, str(root), env, started=[str(script), str(package), str(later), "/etc/hostname"])
+    sandbox = Sandbox(BWRAP, str(root), env, protected_files=[str(script), str(package), str(later), "/etc/hostname"])
     try:
         output = run_in(
             sandbox, "cd tools/x; echo theirs > server.py; rm server.py; mv ../../tools ../../z; echo > other"
