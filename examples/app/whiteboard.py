@@ -23,10 +23,10 @@ def check(x: int, y: int) -> None:
 
 
 def draw(points: dict[tuple[int, int], str], colour: Colour, what: str) -> str:
-    """All of it or, where something would be beside the board, nothing."""
+    """Draws everything, or nothing where a part would be off the board."""
     for x, y in points:
         check(x, y)
-    cells.update({place: (character, colour) for place, character in points.items()})
+    cells.update({position: (character, colour) for position, character in points.items()})
     return show(what)
 
 

@@ -20,7 +20,7 @@ async def main() -> None:
     async with Gateway(config) as gateway:
         for server in await gateway.ready(timeout=30):
             print(f"{server.name} is {server.state}, with {server.tools} tools")
-        for tool in await gateway.search("roll a dice"):
+        for tool in await gateway.search("roll dice"):
             print(f"{tool.name}: {tool.description}")
         try:
             result = await gateway.call("dice_roll", {"sides": 20, "times": 3}, timeout=10)

@@ -1,4 +1,4 @@
-"""An MCP server in one file: a dice and a timer, for any MCP client.
+"""An MCP server in one file: dice and a timer, for any MCP client.
 
 trunkline add dice -- python3 mcp_server.py
 """
@@ -18,7 +18,7 @@ def roll(arguments: dict[str, Any]) -> dict[str, Any]:
     """A plain function: it runs in a thread, and the dict is sent as data and as text."""
     sides = arguments.get("sides", 6)
     if sides < 2:
-        raise ToolError("A dice has two sides at least")
+        raise ToolError("A die has at least two sides")
     rolled = [random.randint(1, sides) for _ in range(arguments.get("times", 1))]
     return {"rolled": rolled, "sum": sum(rolled)}
 
@@ -36,12 +36,12 @@ server.register_tool(
     "roll",
     {
         "properties": {
-            "sides": {"type": "integer", "description": "How many sides the dice has", "default": 6},
+            "sides": {"type": "integer", "description": "How many sides the die has", "default": 6},
             "times": {"type": "integer", "description": "How often it is rolled", "default": 1},
         }
     },
     roll,
-    description="Roll a dice.",
+    description="Roll dice.",
     annotations={"readOnlyHint": True},
     output_schema={
         "type": "object",
@@ -52,7 +52,7 @@ server.register_tool(
     "count_down",
     {"properties": {"seconds": {"type": "integer"}}, "required": ["seconds"]},
     count_down,
-    description="Wait some seconds, with progress.",
+    description="Wait a few seconds, with progress.",
 )
 
 if __name__ == "__main__":

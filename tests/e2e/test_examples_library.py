@@ -27,7 +27,7 @@ async def test_the_dice_can_be_rolled_and_the_timer_counts_down(tmp_path: Path) 
         rolled = await gateway.call("dice_roll", {"sides": 2, "times": 10})
         assert set(rolled.structured["rolled"]) <= {1, 2}
         assert rolled.structured["sum"] == sum(rolled.structured["rolled"])
-        assert (await gateway.call("dice_roll", {"sides": 1})).text == "A dice has two sides at least"
+        assert (await gateway.call("dice_roll", {"sides": 1})).text == "A die has at least two sides"
         assert (await gateway.call("dice_count_down", {"seconds": 1}, on_progress=progress.append)).text == "Time is up"
     assert progress == [Progress(0, 1, "1 left")]
 
@@ -44,5 +44,5 @@ def test_a_program_with_a_gateway_inside_finds_and_rolls_the_dice(tmp_path: Path
     assert (done.returncode, done.stderr) == (0, "")
     ready, found, *_, rolled = done.stdout.splitlines()
     assert ready == "dice is ready, with 2 tools"
-    assert found == "dice_roll: Roll a dice."
+    assert found == "dice_roll: Roll dice."
     assert rolled.startswith("{'rolled': [")

@@ -131,14 +131,14 @@ def tool_of(
         raise SchemaError(
             f"`{name}` cannot be a tool's name: up to 100 ASCII letters, digits, `_`, `-`, `.`; give one with `name=`"
         )
-    place = f"tool `{name}`"
+    where = f"tool `{name}`"
     properties: list[PropertySchema] = []
     progress: list[str] = []
-    for parameter, hint in signature_of(function, place):
+    for parameter, hint in signature_of(function, where):
         if hint is ProgressReporter or ProgressReporter in get_args(hint):
             progress.append(parameter.name)
         else:
-            named = f"{place}, parameter `{parameter.name}`"
+            named = f"{where}, parameter `{parameter.name}`"
             properties.append(property_of(parameter.name, hint, parameter.default, named))
     if description is None:
         description = inspect.getdoc(annotated(function)) or ""

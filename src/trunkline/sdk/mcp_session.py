@@ -29,7 +29,7 @@ _MAX_CALLS: Final = 4096
 """More than clients allow themselves, those that are being cancelled and subscriptions counted too."""
 
 T = TypeVar("T")
-Answer = bytes | asyncio.Task[bytes]
+Response = bytes | asyncio.Task[bytes]
 McpResult = bytes | Callable[[], Awaitable[bytes]]
 """A result as JSON, or what will produce it."""
 
@@ -104,9 +104,9 @@ class McpSession:
             raise rpc.RpcRefusal(rpc.INVALID_REQUEST, f"Batches are for {rpc.WITH_BATCHES} only")
         if not values:
             raise rpc.RpcRefusal(rpc.INVALID_REQUEST, "The batch is empty")
-        self._own(self._answer_batch([self._begin(value, in_batch=True) for value in values]))
+        self._create_task(self._answer_batch([self._begin(value, in_batch=True) for value in values]))
 
-    async def _answer_batch(self, answers: list[Answer | None]) -> None:
+    async def _answer_batch(self, answers: list[Response | None]) -> None:
         """All answers together, once the last is there; calls that were cancelled have none."""
         if pending := [answer for answer in answers if isinstance(answer, asyncio.Task)]:
             await asyncio.wait(pending)
@@ -118,7 +118,7 @@ class McpSession:
         if ready:
             self._send(b"[%b]" % b",".join(ready))
 
-    def _begin(self, value: Any, *, in_batch: bool = False) -> Answer | None:
+    def _begin(self, value: Any, *, in_batch: bool = False) -> Response | None:
         """The answer to a message, or the task that will have it; None where none is due."""
         message_id: rpc.MessageId | None = None
         try:
@@ -152,11 +152,11 @@ class McpSession:
             raise rpc.RpcRefusal(
                 rpc.INTERNAL_ERROR, f"{_MAX_CALLS:,} calls are being answered already: try again later"
             )
-        task = self._calls[message_id] = self._own(_answered(message_id, work))
+        task = self._calls[message_id] = self._create_task(_answered(message_id, work))
         task.add_done_callback(lambda _: self._calls.pop(message_id, None))
         return task
 
-    def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _create_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = self._loop.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -48,7 +48,7 @@ class Context:
         self._send = send
         self._request = request
         self._progress = float("-inf")
-        self._growing = threading.Lock()  # what one thread reports must not overtake what another does
+        self._progress_lock = threading.Lock()  # what one thread reports must not overtake what another does
         self._ended = False
         self.cancelled = False
         """Whether the call was cancelled. An async handler is cancelled besides; one in a thread should look here now
@@ -62,7 +62,7 @@ class Context:
         params: Json = {"progressToken": token, "progress": progress}
         params |= {} if total is None else {"total": total}
         params |= {"message": message} if message else {}
-        with self._growing:
+        with self._progress_lock:
             if progress > self._progress:
                 self._progress = progress
                 self._notify("notifications/progress", params)

@@ -28,7 +28,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, overload
 
 from .json_lines import encode
 from .plugin_v1 import Operation, OperationInput, OperationResult, PluginInfo
-from .results import ToolError, words_of
+from .results import ToolError, error_text
 from .schema import (
     PropertySchema,
     SchemaError,
@@ -149,7 +149,7 @@ class Plugin:
             return OperationResult(error=_utf8(str(error)))
         except Exception as error:
             self.log.error("The result of operation `%s` cannot be sent: %s", name, error)
-            return OperationResult(error=_utf8(words_of(error)))
+            return OperationResult(error=_utf8(error_text(error)))
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------------
@@ -159,8 +159,8 @@ class _RegisteredOperation:
     """A function with its description for the host, and with the schema that its inputs are read by."""
 
     def __init__(self, function: Callable[..., Any], name: str, description: str) -> None:
-        place = f"operation `{name}`"
-        inputs = [_input(parameter, hint, place) for parameter, hint in signature_of(function, place)]
+        where = f"operation `{name}`"
+        inputs = [_input(parameter, hint, where) for parameter, hint in signature_of(function, where)]
         self.function = function
         self.message = Operation(name, description, tuple(item for item, _ in inputs))
         self._schema = object_of(schema for _, schema in inputs)
@@ -179,10 +179,10 @@ class _RegisteredOperation:
         return read_arguments(self._schema, values, self.message.name)
 
 
-def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[OperationInput, PropertySchema]:
-    place = f"{place}, parameter `{parameter.name}`"
+def _input(parameter: inspect.Parameter, hint: Any, where: str) -> tuple[OperationInput, PropertySchema]:
+    where = f"{where}, parameter `{parameter.name}`"
     hint, notes = _without_none(hint)
-    value = flat_schema_of(hint, place)
+    value = flat_schema_of(hint, where)
     description = description_in(notes)
     if choices := value.schema.get("enum"):  # the host's schema cannot list them
         listed = "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
@@ -192,7 +192,7 @@ def _input(parameter: inspect.Parameter, hint: Any, place: str) -> tuple[Operati
         name=parameter.name,
         type=value.schema["type"],
         required=required,
-        default="" if required or parameter.default is None else _default_text(parameter, value, place),
+        default="" if required or parameter.default is None else _default_text(parameter, value, where),
         description=description,
         validation=next((note.name for note in notes if isinstance(note, _Validation)), ""),
     )
@@ -209,13 +209,13 @@ def _without_none(hint: Any) -> tuple[Any, list[Any]]:
     return hint, notes + inner
 
 
-def _default_text(parameter: inspect.Parameter, schema: ValueSchema, place: str) -> str:
+def _default_text(parameter: inspect.Parameter, schema: ValueSchema, where: str) -> str:
     """Hosts do not offer an operation whose default has another type, so its author is told here."""
     try:
         written = json.dumps(parameter.default, allow_nan=False)
         value = schema.read(json.loads(written), parameter.name)
     except (TypeError, ValueError):
-        raise SchemaError(f"{place}: the default {parameter.default!r} does not fit its type") from None
+        raise SchemaError(f"{where}: the default {parameter.default!r} does not fit its type") from None
     return value if isinstance(value, str) else json.dumps(value)
 
 

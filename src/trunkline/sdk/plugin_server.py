@@ -31,7 +31,7 @@ _LEVELS: Final = {"CRITICAL": "error", "ERROR": "error", "WARNING": "warn", "INF
 
 def serve(plugin: Plugin) -> None:
     """Serve until the host says that it is over; ends the program with a message where no host started it."""
-    reason = _why_not()
+    reason = _reason_not_to_serve()
     if reason:
         sys.stderr.write(f"{plugin.info.name}: {reason}\n")
         raise SystemExit(1)
@@ -45,7 +45,7 @@ def serve(plugin: Plugin) -> None:
     asyncio.run(_PluginServer(plugin).run(line_out))
 
 
-def _why_not() -> str:
+def _reason_not_to_serve() -> str:
     if os.environ.get(wire.COOKIE_NAME) != wire.COOKIE:
         program = sys.argv[0] or "PROGRAM"  # what a host has to start: this file, or Python with it
         is_executable = os.access(program, os.X_OK)

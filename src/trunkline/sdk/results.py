@@ -88,7 +88,7 @@ def audio(data: bytes, mime_type: str = "audio/wav") -> Content:
 # -- failures --------------------------------------------------------------------------------------------------------
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What a caller is told about an exception that was not meant for it: the kind and the text, never a traceback."""
     try:
         text = str(error)

@@ -33,12 +33,12 @@ class SchemaError(TypeError):
 
 
 class Mismatch(ValueError):
-    """A value that does not fit its schema; the text names its place."""
+    """A value that does not fit its schema. The text says where it is."""
 
 
 @dataclass(frozen=True)
 class ValueSchema:
-    """`read(value, place)` returns the value as the function wants it, or raises Mismatch, which names the place."""
+    """`read(value, path)` returns the value as the function wants it, or raises Mismatch, which names the path."""
 
     schema: Json
     read: Callable[[Any, str], Any]
@@ -61,43 +61,43 @@ def read_arguments(schema: ValueSchema, given: Mapping[str, Any], tool: str) -> 
         raise ToolError(f"Wrong arguments for `{tool}`: {mismatch}") from None
 
 
-def _expected(place: str, what: str, value: Any) -> Mismatch:
+def _expected(path: str, what: str, value: Any) -> Mismatch:
     kinds = {bool: "a boolean", str: "a string", (int, float): "a number", Mapping: "an object", Sequence: "an array"}
     found = "null" if value is None else type(value).__name__
     found = next((name for kind, name in kinds.items() if isinstance(value, cast(Any, kind))), found)
-    return Mismatch(f"`{place}` must be {what}, not {found}")
+    return Mismatch(f"`{path}` must be {what}, not {found}")
 
 
 # -- one value -------------------------------------------------------------------------------------------------------
 
 
 def _instances(python_type: type, described: str, schema: Json) -> ValueSchema:
-    def read(value: Any, place: str) -> Any:
+    def read(value: Any, path: str) -> Any:
         if not isinstance(value, python_type):
-            raise _expected(place, described, value)
+            raise _expected(path, described, value)
         return value
 
     return ValueSchema(schema, read)
 
 
-def _read_integer(value: Any, place: str) -> int:
+def _read_integer(value: Any, path: str) -> int:
     """JSON has one kind of number: `3.0` is the integer 3."""
     if isinstance(value, float):
         if not value.is_integer():
-            raise Mismatch(f"`{place}` must be an integer, not {value}")
+            raise Mismatch(f"`{path}` must be an integer, not {value}")
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _expected(place, "an integer", value)
+        raise _expected(path, "an integer", value)
     return value
 
 
-def _read_number(value: Any, place: str) -> float:
+def _read_number(value: Any, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _expected(place, "a number", value)
+        raise _expected(path, "a number", value)
     try:
         return float(value)
     except OverflowError:
-        raise Mismatch(f"`{place}` is too large a number") from None
+        raise Mismatch(f"`{path}` is too large a number") from None
 
 
 ANYTHING: Final = _instances(object, "anything", {})
@@ -114,12 +114,12 @@ def _choice(pairs: Iterable[tuple[Any, Any]]) -> ValueSchema:
     """One of some values: pairs of what stands in JSON and what the function gets."""
     pairs = tuple(pairs)
 
-    def read(value: Any, place: str) -> Any:
+    def read(value: Any, path: str) -> Any:
         for written, meant in pairs:
             if written == value and isinstance(written, bool) == isinstance(value, bool):  # True is not 1 here
                 return meant
         allowed = ", ".join(f"`{written}`" for written, _ in pairs)
-        raise Mismatch(f"`{place}` must be one of {allowed}")
+        raise Mismatch(f"`{path}` must be one of {allowed}")
 
     return ValueSchema({"enum": [written for written, _ in pairs]}, read)
 
@@ -127,15 +127,15 @@ def _choice(pairs: Iterable[tuple[Any, Any]]) -> ValueSchema:
 def _union(members: Sequence[ValueSchema]) -> ValueSchema:
     """The first schema that takes the value wins, in the order of the hint."""
 
-    def read(value: Any, place: str) -> Any:
+    def read(value: Any, path: str) -> Any:
         is_int = isinstance(value, int)  # `3` is an int even in `float | int`
         problems: list[str] = []
         for each in sorted(members, key=lambda one: is_int and one is _NUMBER):
             try:
-                return each.read(value, place)
+                return each.read(value, path)
             except Mismatch as mismatch:
                 problems.append(str(mismatch))
-        reasons = [problem for problem in problems if not problem.startswith(f"`{place}` must be null")]
+        reasons = [problem for problem in problems if not problem.startswith(f"`{path}` must be null")]
         raise Mismatch(", or ".join(reasons))
 
     return ValueSchema({"anyOf": [each.schema for each in members]}, read)
@@ -152,13 +152,13 @@ def _array(items: ValueSchema, make: Callable[[list[Any]], Any] = list) -> Value
     """`make` builds what the function asked for: a list, a set, a tuple."""
     schema = _ARRAY.schema | ({"items": items.schema} if items.schema else {})
 
-    def read(value: Any, place: str) -> Any:
-        elements = enumerate(_ARRAY.read(value, place))
-        read = [items.read(element, f"{place}[{index}]") for index, element in elements]
+    def read(value: Any, path: str) -> Any:
+        elements = enumerate(_ARRAY.read(value, path))
+        read = [items.read(element, f"{path}[{index}]") for index, element in elements]
         try:
             return make(read)
         except TypeError as error:  # a set of what cannot be in a set
-            raise Mismatch(f"`{place}`: {error}") from None
+            raise Mismatch(f"`{path}`: {error}") from None
 
     return ValueSchema(schema | ({"uniqueItems": True} if make in (set, frozenset) else {}), read)
 
@@ -166,12 +166,12 @@ def _array(items: ValueSchema, make: Callable[[list[Any]], Any] = list) -> Value
 def _tuple(items: Sequence[ValueSchema]) -> ValueSchema:
     """An array of fixed length, with a schema for each element."""
 
-    def read(value: Any, place: str) -> tuple[Any, ...]:
-        elements = _ARRAY.read(value, place)
+    def read(value: Any, path: str) -> tuple[Any, ...]:
+        elements = _ARRAY.read(value, path)
         if len(elements) != len(items):
-            raise Mismatch(f"`{place}` must have {len(items)} elements, not {len(elements)}")
+            raise Mismatch(f"`{path}` must have {len(items)} elements, not {len(elements)}")
         pairs = enumerate(zip(items, elements, strict=True))
-        return tuple(item.read(element, f"{place}[{index}]") for index, (item, element) in pairs)
+        return tuple(item.read(element, f"{path}[{index}]") for index, (item, element) in pairs)
 
     length = {"minItems": len(items), "maxItems": len(items)}
     return ValueSchema({"type": "array", "prefixItems": [item.schema for item in items], **length}, read)
@@ -180,8 +180,8 @@ def _tuple(items: Sequence[ValueSchema]) -> ValueSchema:
 def _map(values: ValueSchema) -> ValueSchema:
     """An object whose keys may be anything."""
 
-    def read(value: Any, place: str) -> Json:
-        return {key: values.read(item, f"{place}.{key}") for key, item in _OBJECT.read(value, place).items()}
+    def read(value: Any, path: str) -> Json:
+        return {key: values.read(item, f"{path}.{key}") for key, item in _OBJECT.read(value, path).items()}
 
     return ValueSchema(_OBJECT.schema | ({"additionalProperties": values.schema} if values.schema else {}), read)
 
@@ -197,8 +197,8 @@ def object_of(
     schema: Json = {"type": "object", "properties": {each.name: each.value.schema for each in known.values()}}
     schema |= ({"required": required} if required else {}) | ({"additionalProperties": False} if closed else {})
 
-    def read(value: Any, place: str) -> Any:
-        given, prefix = _OBJECT.read(value, place), f"{place}." if place else ""
+    def read(value: Any, path: str) -> Any:
+        given, prefix = _OBJECT.read(value, path), f"{path}." if path else ""
         strange = [name for name in given if name not in known] if closed else []
         problems = [f"`{prefix}{name}` is not known here (known: {names})" for name in strange]
         values: Json = {}
@@ -215,7 +215,7 @@ def object_of(
         try:
             return make(values)
         except (TypeError, ValueError) as error:  # a dataclass that checks what it is given
-            raise Mismatch(f"`{place}`: {error}") from None
+            raise Mismatch(f"`{path}`: {error}") from None
 
     return ValueSchema(schema, read)
 
@@ -257,15 +257,15 @@ def _if_list(value: Any) -> list[Any]:
 # -- signatures ------------------------------------------------------------------------------------------------------
 
 
-def signature_of(function: Callable[..., Any], place: str) -> list[tuple[inspect.Parameter, Any]]:
+def signature_of(function: Callable[..., Any], where: str) -> list[tuple[inspect.Parameter, Any]]:
     """The parameters, each with its hint. SchemaError where one cannot be given by name or has no hint."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise SchemaError(f"{place}: its parameters cannot be read ({error})") from None
-    hints = hints_of(annotated(function), place)
+        raise SchemaError(f"{where}: its parameters cannot be read ({error})") from None
+    hints = hints_of(annotated(function), where)
     for parameter in parameters:
-        named = f"{place}, parameter `{parameter.name}`"
+        named = f"{where}, parameter `{parameter.name}`"
         if parameter.kind not in _BY_NAME:
             raise SchemaError(f"{named}: arguments are given by name, so `*args`, `**kwargs` and `/` cannot be offered")
         if parameter.name not in hints:
@@ -280,19 +280,19 @@ def annotated(function: Callable[..., Any]) -> Any:
     return inspect.unwrap(function)
 
 
-def hints_of(owner: Any, place: str) -> dict[str, Any]:
+def hints_of(owner: Any, where: str) -> dict[str, Any]:
     """The hints of a function or class, with names in quotes looked up."""
     try:
         return typing.get_type_hints(owner, include_extras=True)
     except NameError as error:
         raise SchemaError(
-            f"{place}: a type hint cannot be read ({error}); define the type at the top of its module"
+            f"{where}: a type hint cannot be read ({error}); define the type at the top of its module"
         ) from None
 
 
-def property_of(name: str, hint: Any, default: Any, place: str, inside: tuple[Any, ...] = ()) -> PropertySchema:
+def property_of(name: str, hint: Any, default: Any, where: str, inside: tuple[Any, ...] = ()) -> PropertySchema:
     """A member with its default, which the schema shows where JSON and the hint can express it."""
-    value = schema_of(hint, place, inside)
+    value = schema_of(hint, where, inside)
     if default is inspect.Parameter.empty:
         return PropertySchema(name, value, required=True)
     with suppress(NotJson, ValueError):
@@ -319,16 +319,16 @@ _SETS: Final[dict[Any, Callable[[list[Any]], Any]]] = {set: set, frozenset: froz
 _MAPS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
-def schema_of(hint: Any, place: str, inside: tuple[Any, ...] = ()) -> ValueSchema:
-    """`place` is for messages; `inside` are the classes around it, which it may not name again."""
+def schema_of(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> ValueSchema:
+    """`where` is for messages; `inside` are the classes around it, which it may not name again."""
     hint, notes = unwrapped(hint)
-    schema = _scalar(hint) or _generic(hint, place, inside) or _class(hint, place, inside)
+    schema = _scalar(hint) or _generic(hint, where, inside) or _class(hint, where, inside)
     if schema is None:
-        raise SchemaError(f"{place}: `{_shown(hint)}` cannot be written as JSON; known are {_KNOWN}")
+        raise SchemaError(f"{where}: `{_shown(hint)}` cannot be written as JSON; known are {_KNOWN}")
     return _described(schema, description_in(notes))
 
 
-def flat_schema_of(hint: Any, place: str) -> ValueSchema:
+def flat_schema_of(hint: Any, where: str) -> ValueSchema:
     """The same for a hint of one type, which its schema names also where it lists choices. What is inside of a list or
     an object is left as it is."""
     origin = typing.get_origin(hint) or hint
@@ -338,8 +338,8 @@ def flat_schema_of(hint: Any, place: str) -> ValueSchema:
         return _OBJECT
     kinds: set[Any] = {type(choice) for choice in typing.get_args(hint)} if origin is typing.Literal else {origin}
     if len(kinds) != 1 or not kinds <= {str, bool, int, float}:
-        raise SchemaError(f"{place}: the type is one of str, int, float, bool, list and dict, not `{_shown(hint)}`")
-    value = schema_of(hint, place)
+        raise SchemaError(f"{where}: the type is one of str, int, float, bool, list and dict, not `{_shown(hint)}`")
+    value = schema_of(hint, where)
     return ValueSchema(_SCALARS[kinds.pop()].schema | value.schema, value.read)
 
 
@@ -372,36 +372,36 @@ def _scalar(hint: Any) -> ValueSchema | None:
         return None
 
 
-def _generic(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema | None:
+def _generic(hint: Any, where: str, inside: tuple[Any, ...]) -> ValueSchema | None:
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _union([schema_of(each, place, inside) for each in arguments])
+        return _union([schema_of(each, where, inside) for each in arguments])
     if origin is typing.Literal:
-        return _choice((_written(each, place), each) for each in arguments)
+        return _choice((_written(each, where), each) for each in arguments)
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
-        places = enumerate(arguments)
-        return _tuple([schema_of(each, f"{place}[{index}]", inside) for index, each in places])
+        elements = enumerate(arguments)
+        return _tuple([schema_of(each, f"{where}[{index}]", inside) for index, each in elements])
     if origin is tuple or origin in _LISTS or origin in _SETS:
-        items = schema_of(arguments[0], f"{place}[]", inside) if arguments else ANYTHING
+        items = schema_of(arguments[0], f"{where}[]", inside) if arguments else ANYTHING
         return _array(items, tuple if origin is tuple else _SETS.get(origin, list))
     if origin in _MAPS:
         if arguments and unwrapped(arguments[0])[0] is not str:
-            raise SchemaError(f"{place}: keys of an object are `str` in JSON, not `{_shown(arguments[0])}`")
-        return _map(schema_of(arguments[1], f"{place}.*", inside) if arguments else ANYTHING)
+            raise SchemaError(f"{where}: keys of an object are `str` in JSON, not `{_shown(arguments[0])}`")
+        return _map(schema_of(arguments[1], f"{where}.*", inside) if arguments else ANYTHING)
     return None
 
 
-def _class(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema | None:
+def _class(hint: Any, where: str, inside: tuple[Any, ...]) -> ValueSchema | None:
     if not inspect.isclass(hint):
         return None
     if hint in inside:
-        raise SchemaError(f"{place}: `{hint.__name__}` contains itself, which a tool's schema cannot express here")
+        raise SchemaError(f"{where}: `{hint.__name__}` contains itself, which a tool's schema cannot express here")
     if issubclass(hint, enum.Enum):
-        return _choice((_written(each, place), each) for each in hint)
+        return _choice((_written(each, where), each) for each in hint)
     if dataclasses.is_dataclass(hint):
-        schema = _dataclass(hint, place, (*inside, hint))
+        schema = _dataclass(hint, where, (*inside, hint))
     elif typing.is_typeddict(hint):
-        schema = _typed_dict(hint, place, (*inside, hint))
+        schema = _typed_dict(hint, where, (*inside, hint))
     else:
         return None
     # A class explains itself in its docstring, unless that is only the one that dataclasses write.
@@ -409,23 +409,23 @@ def _class(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema | None
     return schema if text.startswith(f"{hint.__name__}(") else _described(schema, text)
 
 
-def _dataclass(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema:
-    hints = hints_of(hint, place)
+def _dataclass(hint: Any, where: str, inside: tuple[Any, ...]) -> ValueSchema:
+    hints = hints_of(hint, where)
     properties: list[PropertySchema] = []
     for field in dataclasses.fields(hint):
         default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         if field.init:
-            properties.append(property_of(field.name, hints[field.name], default, f"{place}.{field.name}", inside))
+            properties.append(property_of(field.name, hints[field.name], default, f"{where}.{field.name}", inside))
     return object_of(properties, lambda given: hint(**given))
 
 
-def _typed_dict(hint: Any, place: str, inside: tuple[Any, ...]) -> ValueSchema:
+def _typed_dict(hint: Any, where: str, inside: tuple[Any, ...]) -> ValueSchema:
     required = hint.__required_keys__
     return object_of(
-        PropertySchema(name, schema_of(each, f"{place}.{name}", inside), _is_required(each, name in required))
-        for name, each in hints_of(hint, place).items()
+        PropertySchema(name, schema_of(each, f"{where}.{name}", inside), _is_required(each, name in required))
+        for name, each in hints_of(hint, where).items()
     )
 
 
@@ -437,11 +437,11 @@ def _is_required(hint: Any, otherwise: bool) -> bool:
     return mark is typing.Required if mark in _MARKS else otherwise
 
 
-def _written(choice: Any, place: str) -> Any:
+def _written(choice: Any, where: str) -> Any:
     value = choice.value if isinstance(choice, enum.Enum) else choice
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise SchemaError(f"{place}: `{choice!r}` cannot be written as JSON; a choice is text, a number, a boolean or None")
+    raise SchemaError(f"{where}: `{choice!r}` cannot be written as JSON; a choice is text, a number, a boolean or None")
 
 
 def _shown(hint: Any) -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from .results import CallCancelled, ToolError, words_of
+from .results import CallCancelled, ToolError, error_text
 
 Job = Callable[[], None]
 Starter = Callable[[Job], object]
@@ -62,7 +62,7 @@ class FunctionThreads:
             raise
         except BaseException as error:  # a tool that calls `sys.exit` has failed too, and others go on
             log.error("Tool `%s` failed", name, exc_info=error)
-            raise ToolError(words_of(error)) from None
+            raise ToolError(error_text(error)) from None
 
     async def run(self, function: Callable[[], Any], name: str) -> Any:
         """What the function returns or raises; `name` is its thread's meanwhile. Cancelling this wait does not stop
