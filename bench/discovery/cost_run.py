@@ -22,7 +22,7 @@ from bench.discovery.sets import ToolText
 
 if TYPE_CHECKING:  # importing it loads numpy, which is part of what is measured
     from trunkline.search.index.arrays import Floats
-    from trunkline.search.index.corpus import Collection, Group, Hit
+    from trunkline.search.index.catalog_index import CatalogIndex, Hit, ServerTools
     from trunkline.search.index.vectors import VectorStore
 
 WARM_UP = 20
@@ -96,15 +96,15 @@ async def measure_fastmcp(tools: Sequence[ToolText], requests: Requests) -> Json
 def measure_words(tools: Sequence[ToolText], requests: Requests) -> Json:
     before_mb = rss_mb()
     from bench.discovery.ours import groups_of
-    from trunkline.search.index.corpus import Corpus
+    from trunkline.search.index.catalog_index import SegmentCache
 
     loaded_mb = rss_mb()
     groups = groups_of(tools)
     groups_mb = rss_mb()
-    corpus = Corpus()
-    index_s, index_cpu_s, (collection, longest_ms) = timed(lambda: stepped(corpus.begin(groups)))
+    segment_cache = SegmentCache()
+    index_s, index_cpu_s, (index, longest_ms) = timed(lambda: stepped(segment_cache.begin(groups)))
     indexed_mb = rss_mb()
-    changes_ms = [1000 * timed(lambda n=n: stepped(corpus.begin(changed(groups, n))))[0] for n in range(CHANGES)]
+    changes_ms = [1000 * timed(lambda n=n: stepped(segment_cache.begin(changed(groups, n))))[0] for n in range(CHANGES)]
     return {
         "servers": len(groups),
         "index_s": index_s,
@@ -114,22 +114,22 @@ def measure_words(tools: Sequence[ToolText], requests: Requests) -> Json:
         "change_worst_ms": max(changes_ms),
         "loaded_mb": loaded_mb - before_mb,
         "index_mb": indexed_mb - groups_mb,
-        **latencies(requests, lambda query: collection.search(query, None, limit=FOUND)),
+        **latencies(requests, lambda query: index.search(query, None, limit=FOUND)),
     }
 
 
-def stepped(collection: Collection) -> tuple[Collection, float]:
+def stepped(index: CatalogIndex) -> tuple[CatalogIndex, float]:
     """Indexed as a gateway does it, between other work; with the longest time that it held others up, in ms."""
     longest_s = 0.0
     while True:
         began_s = time.perf_counter()
-        more = collection.step()
+        more = index.step()
         longest_s = max(longest_s, time.perf_counter() - began_s)
         if not more:
-            return collection, 1000 * longest_s
+            return index, 1000 * longest_s
 
 
-def changed(groups: Sequence[Group], number: int) -> list[Group]:
+def changed(groups: Sequence[ServerTools], number: int) -> list[ServerTools]:
     """The same catalog, after one server has given every tool of its another description."""
     position = number * 7 % len(groups)
     group = groups[position]
@@ -148,8 +148,9 @@ def measure_many(tools: Sequence[ToolText], requests: Requests) -> Json:
     """With vectors, but not those of the tools: how long a search takes does not depend on what they say."""
     from bench.discovery.ours import groups_of
     from trunkline.search.index.arrays import Flags, np
-    from trunkline.search.index.corpus import Corpus
-    from trunkline.search.index.vectors import VectorStore
+    from trunkline.search.index.catalog_index import SegmentCache
+    from trunkline.search.index.encoder import Encoder
+    from trunkline.search.index.query_encoder import query_vectors
 
     class AnyVectors:
         def __init__(self) -> None:
@@ -163,30 +164,30 @@ def measure_many(tools: Sequence[ToolText], requests: Requests) -> Json:
         def request(self, texts: Sequence[str]) -> None:
             pass
 
-    collection, _ = stepped(Corpus(vectors=AnyVectors()).begin(groups_of(tools)))
-    store = VectorStore(None)
-    return latencies(requests, lambda query: collection.search(query, store.query_now(query), limit=FOUND))
+    index, _ = stepped(SegmentCache(vectors=AnyVectors()).begin(groups_of(tools)))
+    encode = Encoder().encode
+    return latencies(requests, lambda query: index.search(query, query_vectors(encode, query), limit=FOUND))
 
 
 async def measure_meaning(tools: Sequence[ToolText], requests: Requests, state: Path) -> Json:
     """From the first sight of a catalog until every tool has its vector, in the background as in a gateway."""
     from bench.discovery.ours import groups_of
-    from trunkline.search.index.corpus import Corpus
+    from trunkline.search.index.catalog_index import SegmentCache
     from trunkline.search.index.vectors import VectorStore
 
     groups, texts_encoded = groups_of(tools), counted_texts()
     before_mb = rss_mb()
     store = VectorStore(state)
     began_s, began_cpu_s = time.monotonic(), cpu_s()
-    collection, _ = stepped(Corpus(vectors=store).begin(groups))
+    index, _ = stepped(SegmentCache(vectors=store).begin(groups))
     waits_ms = await until_encoded(store)
     took_s, took_cpu_s, encoded = time.monotonic() - began_s, cpu_s() - began_cpu_s, len(texts_encoded)
-    collection.refresh()
-    stepped(collection)
+    index.refresh()
+    stepped(index)
     for query in requests.queries[:WARM_UP]:
-        await asked(store, collection, query + " now")
-    found = [[await lap(asked(store, collection, query)) for query in queries] for queries in requests]
-    known = store.matrix([text for segment in collection.segments for text in segment.texts])[1]
+        await asked(store, index, query + " now")
+    found = [[await lap(asked(store, index, query)) for query in queries] for queries in requests]
+    known = store.matrix([text for segment in index.segments for text in segment.texts])[1]
     await store.close()
     return {
         "known": int(known.sum()),
@@ -225,11 +226,11 @@ async def until_encoded(store: VectorStore) -> list[float]:
     return waits_ms
 
 
-async def asked(store: VectorStore, collection: Collection, query: str) -> list[Hit]:
+async def asked(store: VectorStore, index: CatalogIndex, query: str) -> list[Hit]:
     """As a gateway searches: the request goes through the thread that encodes it."""
     answered: asyncio.Future[Floats | None] = asyncio.get_running_loop().create_future()
     store.query(query, answered.set_result)
-    return collection.search(query, await answered, limit=FOUND)
+    return index.search(query, await answered, limit=FOUND)
 
 
 # -- measuring ----------------------------------------------------------------------------------------------------

@@ -6,34 +6,40 @@ from collections.abc import Sequence
 
 from bench.discovery.sets import ToolText
 from trunkline.core.tool import ToolDefinition
-from trunkline.search.index.arrays import Flags, Floats
-from trunkline.search.index.corpus import Collection, Corpus, Entry, Group
-from trunkline.search.index.vectors import VectorStore
+from trunkline.search.index.arrays import Flags, Floats, np
+from trunkline.search.index.catalog_index import Entry, SegmentCache, ServerTools
+from trunkline.search.index.encoder import Encoder
+from trunkline.search.index.query_encoder import query_vectors
+from trunkline.search.index.vector_file import records_of, vectors_of
+from trunkline.search.index.wordpiece import MAX_CHARACTERS
 
 
 class Encoded:
     """The vectors of every text that is asked for, made at once and kept: no ranking is measured half encoded."""
 
     def __init__(self) -> None:
-        self._store = VectorStore(None)
+        self._encoder = Encoder()
+        self._records: dict[str, bytes] = {}
 
     def matrix(self, texts: Sequence[str]) -> tuple[Floats, Flags]:
-        self._store.encode_now(texts)
-        return self._store.matrix(texts)
+        cut = [text[:MAX_CHARACTERS] for text in texts]
+        missing = list(dict.fromkeys(text for text in cut if text not in self._records))
+        self._records |= zip(missing, records_of(self._encoder.encode(missing)), strict=True)
+        return vectors_of(self._records[text] for text in cut), np.ones(len(cut), dtype=np.bool_)
 
     def request(self, texts: Sequence[str]) -> None:
         pass
 
     def query(self, text: str) -> Floats:
-        return self._store.query_now(text)
+        return query_vectors(self._encoder.encode, text)
 
 
-def groups_of(tools: Sequence[ToolText]) -> list[Group]:
+def groups_of(tools: Sequence[ToolText]) -> list[ServerTools]:
     """By server, in the order in which they appear."""
     members: dict[str, list[ToolText]] = {}
     for tool in tools:
         members.setdefault(tool.server, []).append(tool)
-    return [Group(server, mine[0].server_text, tuple(map(_entry, mine))) for server, mine in members.items()]
+    return [ServerTools(server, mine[0].server_text, tuple(map(_entry, mine))) for server, mine in members.items()]
 
 
 def _entry(tool: ToolText) -> Entry:
@@ -47,9 +53,9 @@ class Ours:
         for tool in tools:
             order.setdefault(tool.server, []).append(tool.id)
         self._ids = [tool for mine in order.values() for tool in mine]
-        self._collection: Collection = Corpus(vectors=encoded).begin(groups_of(tools))
-        self._collection.finish()
+        self._index = SegmentCache(vectors=encoded).begin(groups_of(tools))
+        self._index.finish()
 
     def rank(self, query: str, most: int) -> list[str]:
         vector = self._encoded.query(query) if self._encoded else None
-        return [self._ids[hit.position] for hit in self._collection.search(query, vector, limit=most)]
+        return [self._ids[hit.position] for hit in self._index.search(query, vector, limit=most)]

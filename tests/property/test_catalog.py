@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.core.call import Caller
-from trunkline.core.tool import Item, Snapshot
+from trunkline.core.tool import ItemDefinition, Snapshot
 from trunkline.router.catalog import Catalog, CatalogViews
 from trunkline.router.options import NameRules
 from trunkline.router.rewriting import UriRewriter
@@ -30,8 +30,10 @@ templates = st.sampled_from(["x://{v}", "x://{+v}", "{+v}", "trunkline://a/{v}",
 names = st.sampled_from(["p", "a_p", "b.p", "p!", "p?", "x" * 80, "trunkline.p"])
 
 
-def items(source: str, member: str, keys: list[str]) -> tuple[Item, ...]:
-    return tuple(Item(source, key, json.dumps({member: key, "from": source, "own": key}).encode()) for key in keys)
+def items(source: str, member: str, keys: list[str]) -> tuple[ItemDefinition, ...]:
+    return tuple(
+        ItemDefinition(source, key, json.dumps({member: key, "from": source, "own": key}).encode()) for key in keys
+    )
 
 
 @st.composite

@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from trunkline.search.index.corpus import Corpus, Group
 
 from trunkline.core.tool import ToolDefinition
+from trunkline.search.index.catalog_index import SegmentCache, ServerTools
 from trunkline.search.provisioning import ProvisionedTools
 from trunkline.search.token_costs import tokens_of
 
@@ -33,15 +33,17 @@ def tool(number: int, definition: dict[str, Any]) -> ToolDefinition:
 @given(st.lists(definitions, max_size=4), texts | st.text(), st.lists(texts | st.text(), max_size=3))
 def test_anything_is_indexed_searched_and_explained(offered: list[Any], query: str, tags: list[str]) -> None:
     tools = [tool(number, definition) for number, definition in enumerate(offered)]
-    collection = Corpus().begin([Group("server", query, tuple((each, each.name, tuple(tags)) for each in tools))])
-    collection.finish()
-    assert collection.ready
-    hits = collection.search(query, None)
+    index = SegmentCache().begin(
+        [ServerTools("server", query, tuple((each, each.name, tuple(tags)) for each in tools))]
+    )
+    index.finish()
+    assert index.ready
+    hits = index.search(query, None)
     assert len({hit.position for hit in hits}) == len(hits) <= len(tools)
     assert all(math.isfinite(hit.score) for hit in hits)
-    assert all(math.isfinite(collection.explain(query, hit).score) for hit in hits)
-    assert set(collection.tagged(tags)) <= set(range(len(tools)))
-    assert hits == collection.search(query, None)
+    assert all(math.isfinite(index.explain(query, hit).score) for hit in hits)
+    assert set(index.tagged(tags)) <= set(range(len(tools)))
+    assert hits == index.search(query, None)
 
 
 @given(definitions)

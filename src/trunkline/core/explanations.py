@@ -26,12 +26,9 @@ def explanations() -> Mapping[str, Explanation]:
 
 
 def _explanation(section: str) -> Explanation:
-    meaning, causes, remedies = section.strip().split("\n\n")
-    return Explanation(_unwrapped(meaning), _items(causes), _items(remedies))
-
-
-def _items(block: str) -> tuple[str, ...]:
-    return tuple(map(_unwrapped, _ITEM.split(block)[1:]))
+    meaning, *lists = section.strip().split("\n\n")
+    causes, remedies = (tuple(map(_unwrapped, _ITEM.split(block)[1:])) for block in lists)
+    return Explanation(_unwrapped(meaning), causes, remedies)
 
 
 def _unwrapped(text: str) -> str:

@@ -24,12 +24,17 @@ class ToolDefinition:
     aliases: tuple[str, ...] = ()
 
     @property
+    def key(self) -> str:
+        """What requests name it by, as for an `ItemDefinition`."""
+        return self.name
+
+    @property
     def address(self) -> str:
         return f"{self.source}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemDefinition:
     """A prompt, a resource or a resource template as its server defines it.
 
     `key` is what requests name it by: a prompt's name, a resource's URI, a template's URI template.
@@ -54,9 +59,9 @@ class Snapshot:
     """Everything a source offers at one moment. Sources publish whole snapshots; the catalog only replaces them."""
 
     tools: tuple[ToolDefinition, ...] = ()
-    prompts: tuple[Item, ...] = ()
-    resources: tuple[Item, ...] = ()
-    templates: tuple[Item, ...] = ()
+    prompts: tuple[ItemDefinition, ...] = ()
+    resources: tuple[ItemDefinition, ...] = ()
+    templates: tuple[ItemDefinition, ...] = ()
     instructions: str = ""
     server_info: bytes = b"{}"
     capabilities: bytes = b"{}"

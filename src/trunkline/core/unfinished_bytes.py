@@ -11,7 +11,7 @@ from typing import Final, Protocol
 DEFAULT_BYTES: Final = 256 * 1024 * 1024
 
 
-class UnfinishedHolder(Protocol):
+class BufferingConnection(Protocol):
     """A connection that buffers an incomplete message."""
 
     def give_way(self) -> None:
@@ -29,10 +29,10 @@ class UnfinishedBytes:
         self.total_bytes = 0
         self.given_way = 0
         """How many messages were dropped so far."""
-        self._held: dict[UnfinishedHolder, int] = {}
+        self._held: dict[BufferingConnection, int] = {}
         self._making_room = False
 
-    def hold(self, holder: UnfinishedHolder, held_bytes: int) -> None:
+    def hold(self, holder: BufferingConnection, held_bytes: int) -> None:
         """Set how much a connection holds. One alone never has to give way: the limit of a message bounds it."""
         held = self._held
         self.total_bytes += held_bytes - held.get(holder, 0)

@@ -61,17 +61,18 @@ class FileWatch:
 
 def _signature(path: Path) -> _Signature | None:
     """What identifies a state of the file; None while it does not exist, as for a moment with some editors."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - called every second
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    status = _status(path)
+    return None if status is None else (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 def _is_fresh(path: Path) -> bool:
     """Whether it was written or moved here within the last minute (or in the future, by a wrong clock)."""
+    status = _status(path)
+    return status is None or time.time() - max(status.st_mtime, status.st_ctime) < _FRESH_S
+
+
+def _status(path: Path) -> os.stat_result | None:
     try:
-        status = os.stat(path)  # noqa: PTH116 - called every second
+        return os.stat(path)  # noqa: PTH116 - called every second
     except OSError:
-        return True
-    return time.time() - max(status.st_mtime, status.st_ctime) < _FRESH_S
+        return None

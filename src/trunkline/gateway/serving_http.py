@@ -17,7 +17,7 @@ from trunkline.frontends.http.server import HttpOptions, HttpServer
 from trunkline.frontends.http.sessions import HttpSessions
 from trunkline.frontends.http.sse import SseRoute
 from trunkline.frontends.rest.tools_api import ToolsApi
-from trunkline.gateway.operations import Load
+from trunkline.gateway.operations import LoadConfig
 from trunkline.gateway.operator_token import make_operator_token
 from trunkline.gateway.serving import ServedGateway, running_gateway, settle_memory
 from trunkline.protocol.http1_message import HttpLimits
@@ -26,7 +26,7 @@ from trunkline.runtime.own_process import connection_limit, raise_open_file_limi
 from trunkline.version import __version__
 
 
-async def serve_http(settings: Settings, load: Load, announce: Callable[[str], None]) -> int:
+async def serve_http(settings: Settings, load: LoadConfig, announce: Callable[[str], None]) -> int:
     """Serve until a signal. Returns the exit status. `load` reads the configuration again, for a reload."""
     transport = "tcp" if settings.gateway.socket is None else ""  # with both, it is not known which one a caller uses
     async with running_gateway(settings, load, transport=transport) as running:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from trunkline.config.settings import secrets_of
@@ -33,7 +33,7 @@ _FILE: Final = "file"
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class SourceChanges:
     """What was done with each source; `adjusted` ones got new rules and kept their processes."""
 
     added: tuple[str, ...] = ()
@@ -49,16 +49,18 @@ class Changes:
         parts = [f"{word} {', '.join(names)}" for word, names in named]
         return "; ".join([*parts, f"{len(self.unchanged)} unchanged"])
 
+    def as_json(self) -> dict[str, object]:
+        lists: dict[str, object] = {word: list(names) for word, names in asdict(self).items()}
+        return lists | {"unchanged": len(self.unchanged)}
 
+
+@dataclass(eq=False, slots=True)
 class _RunningSource:
     """One source and the task that runs it; no task while it is disabled."""
 
-    __slots__ = ("origin", "section", "task")
-
-    def __init__(self, section: SourceSection, origin: str) -> None:
-        self.section = section
-        self.origin = origin
-        self.task: asyncio.Task[None] | None = None
+    section: SourceSection
+    origin: str
+    task: asyncio.Task[None] | None = None
 
 
 class SourceReconciler:
@@ -79,7 +81,7 @@ class SourceReconciler:
         before, self._context = self._context, replace(self._context, protected_files=files, roots=roots)
         return {*before.protected_files, *before.roots} ^ {*files, *roots}
 
-    def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
+    def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> SourceChanges:
         """Make these the sources, in this order. Returns at once: servers start and end in the background."""
         removed = tuple(name for name in self._running if name not in sections)
         for name in removed:
@@ -90,7 +92,7 @@ class SourceReconciler:
             origin = "api" if name in from_api else _FILE
             done[self._reconcile(name, section, origin)].append(name)
         self._registry.reorder(sections)
-        return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
+        return SourceChanges(removed=removed, **{word: tuple(names) for word, names in done.items()})
 
     def reconnect(self, name: str) -> None:
         """Replace a source's process or session; calls in flight end on the old one."""

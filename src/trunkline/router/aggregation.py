@@ -27,12 +27,6 @@ INCOMPLETE: Final = "trunkline/incomplete"
 _MAX_INSTRUCTIONS_BYTES: Final = 16 * 1024
 _MAX_NAMES_CHARACTERS: Final = 1000
 _MAX_BYTES_OF_ONE_SERVER: Final = 64 * 1024
-_CAPABILITY: Final[dict[ListName, str]] = {
-    "tools": "tools",
-    "prompts": "prompts",
-    "resources": "resources",
-    "templates": "resources",
-}
 _UNKNOWN: Final = Freshness()
 
 
@@ -109,7 +103,7 @@ def joined_tasks(registry: SourceRegistry, caller: Caller) -> dict[str, object]:
 
 
 def _shown(registry: SourceRegistry, caller: Caller) -> Iterator[tuple[str, Snapshot]]:
-    """The servers in this caller's lists and what they snapshot, in the order of the configuration."""
+    """The servers in this caller's lists with their snapshots, in the order of the configuration."""
     view = registry.views.of(caller)
     for source in registry.servers():
         snapshot = view.snapshot(source)
@@ -131,8 +125,12 @@ def list_cache_hints(registry: SourceRegistry, caller: Caller, kind: ListName) -
     return ListCacheHints(max(0, ttl_ms), public=all(part.public for part in fresh))
 
 
+def _capability(kind: ListName) -> str:
+    return "resources" if kind == "templates" else kind
+
+
 def _has(snapshot: Snapshot, kind: ListName) -> bool:
-    return bool(getattr(snapshot, kind)) or _CAPABILITY[kind] in server_capabilities(snapshot.capabilities)
+    return bool(getattr(snapshot, kind)) or _capability(kind) in server_capabilities(snapshot.capabilities)
 
 
 def incomplete_sources(registry: SourceRegistry) -> list[dict[str, object]]:
@@ -158,6 +156,6 @@ def refresh_lists(registry: SourceRegistry, kind: ListName) -> None:
         if snapshot is None or not is_serving or not _has(snapshot, kind):
             continue
         freshness = snapshot.freshness.get(kind, _UNKNOWN)
-        is_kept = freshness.ttl_ms == 0 and announces_changes(snapshot.capabilities, _CAPABILITY[kind])
+        is_kept = freshness.ttl_ms == 0 and announces_changes(snapshot.capabilities, _capability(kind))
         if not is_kept and now >= freshness.since + freshness.ttl_ms / 1000:
             admission.source.refresh()  # the source limits how often

@@ -17,42 +17,29 @@ import msgspec
 from trunkline.core.call import Caller
 from trunkline.core.errors import Problem
 from trunkline.core.names import without_own_prefix
-from trunkline.core.tool import Item, Snapshot, ToolDefinition
+from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import encode, encode_members, members_of
 from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of
-from trunkline.router.naming import PREFIXED, Names, Naming, give_names
+from trunkline.router.naming import PREFIXED, CatalogEntry, NameTable, NamingScheme, assign_names
 from trunkline.router.options import NameRules
 from trunkline.router.resources import Resources
 
 
 @dataclass(slots=True)
-class ToolEntry:
-    """A tool with the name that callers see. `params_head` is the beginning of the parameters of `tools/call`: the
+class ToolEntry(CatalogEntry):
+    """A tool in the catalog. `params_head` is the beginning of the parameters of `tools/call`: the
     source's own name for the tool, encoded. `header_parameters` are arguments to be repeated in HTTP headers, None for
     nearly every tool. `rewrites_uris` is set if its results may have URIs that clash with those of other servers."""
 
     tool: ToolDefinition
-    exposed: str | None
     params_head: bytes
     header_parameters: tuple[HeaderParameter, ...] | None = None
     rewrites_uris: bool = False
 
     @property
-    def source(self) -> str:
-        return self.tool.source
-
-    @property
-    def name(self) -> str:
-        return self.tool.name
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        return self.tool.aliases
-
-    @property
     def public_name(self) -> str:
         """The name to call it by: its exposed name, or its address if it has none."""
-        return self.exposed or self.tool.address
+        return self.exposed or self.address
 
 
 class Catalog:
@@ -66,7 +53,7 @@ class Catalog:
         self._snapshots: dict[str, Snapshot] = {}
         self._hidden: set[str] = set()
         self._entries: list[ToolEntry] = []
-        self._names: Names[ToolEntry] = Names({}, ())
+        self._names: NameTable[ToolEntry] = NameTable({}, ())
         self._listing: bytes | None = None
         self._prompts: Prompts | None = None
         self._resources: Resources | None = None
@@ -172,7 +159,7 @@ class Catalog:
         that are down."""
         if self._built_version != self.version:
             self._rebuild()
-        return [entry for entry in self._entries if hidden or entry.tool.source not in self._hidden]
+        return [entry for entry in self._entries if hidden or entry.source not in self._hidden]
 
     @property
     def listing(self) -> bytes:
@@ -196,7 +183,7 @@ class Catalog:
     @property
     def prompts(self) -> Prompts:
         if self._prompts is None:
-            self._prompts = Prompts(self._naming_rules(), self._snapshots, self._hidden)
+            self._prompts = Prompts(self._naming_scheme(), self._snapshots, self._hidden)
         return self._prompts
 
     @property
@@ -218,14 +205,14 @@ class Catalog:
     def _rebuild(self) -> None:
         with_resources = self.resources.sources if self.resources.several else ()
         entries = [
-            ToolEntry(tool, None, b'{"name":%b' % encode(tool.name), _header_parameters(tool), source in with_resources)
+            _tool_entry(tool, rewrites_uris=source in with_resources)
             for source, rules in self._rules.items()
             if source in self._snapshots
             for tool in self._snapshots[source].tools
             if rules.shows(tool.name)
         ]
-        self._names = give_names(
-            self._naming_rules(),
+        self._names = assign_names(
+            self._naming_scheme(),
             entries,
             lambda entry: self._rules[entry.source].rename.get(entry.name, entry.name),
             "call it by its address, or set `prefix` or `tools.rename` for `{}`",
@@ -234,8 +221,8 @@ class Catalog:
         self._listing = None
         self._built_version = self.version
 
-    def _naming_rules(self) -> Naming:
-        return Naming(self._naming, self._max_name, self._rules)
+    def _naming_scheme(self) -> NamingScheme:
+        return NamingScheme(self._naming, self._max_name, self._rules)
 
 
 def shown_definition(entry: ToolEntry) -> bytes:
@@ -247,6 +234,11 @@ def _renamed(definition: bytes, name: str, shown: str) -> bytes:
     if name == shown:
         return definition
     return encode_members({**members_of(definition, "definition"), "name": encode(shown)})
+
+
+def _tool_entry(tool: ToolDefinition, *, rewrites_uris: bool) -> ToolEntry:
+    params_head = b'{"name":%b' % encode(tool.name)
+    return ToolEntry(tool.source, tool.name, tool.aliases, tool, params_head, _header_parameters(tool), rewrites_uris)
 
 
 def _header_parameters(tool: ToolDefinition) -> tuple[HeaderParameter, ...] | None:
@@ -277,37 +269,25 @@ def says_read_only(definition: bytes) -> bool:
 
 
 @dataclass(slots=True)
-class PromptEntry:
-    """A prompt with the name that callers see."""
-
-    item: Item
-    exposed: str | None = None
-
-    @property
-    def source(self) -> str:
-        return self.item.source
-
-    @property
-    def name(self) -> str:
-        return self.item.key
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        return ()
+class PromptEntry(CatalogEntry):
+    definition: bytes
 
 
 class Prompts:
     """The prompts of one version of the catalog, named by the same rules as tools."""
 
-    def __init__(self, naming: Naming, snapshots: Mapping[str, Snapshot], hidden: Set[str]) -> None:
+    def __init__(self, scheme: NamingScheme, snapshots: Mapping[str, Snapshot], hidden: Set[str]) -> None:
         self._entries = [
-            PromptEntry(item) for source in naming.rules if source in snapshots for item in snapshots[source].prompts
+            PromptEntry(source, prompt.key, (), prompt.definition)
+            for source in scheme.rules
+            if source in snapshots
+            for prompt in snapshots[source].prompts
         ]
         hint = "get it by its address, or set `prefix` for `{}`"
-        self._names = give_names(naming, self._entries, lambda entry: entry.name, hint)
+        self._names = assign_names(scheme, self._entries, lambda entry: entry.name, hint)
         self.collisions = self._names.collisions
         self.listing = b"[%b]" % b",".join(
-            _renamed(entry.item.definition, entry.name, entry.exposed)
+            _renamed(entry.definition, entry.name, entry.exposed)
             for entry in self._entries
             if entry.exposed is not None and entry.source not in hidden
         )
@@ -319,7 +299,7 @@ class Prompts:
 
     def addresses_of(self, bare_name: str) -> list[str]:
         """The addresses of all prompts of this name, for a caller that has to choose one."""
-        return [f"{entry.source}.{entry.name}" for entry in self._entries if entry.name == bare_name]
+        return [entry.address for entry in self._entries if entry.name == bare_name]
 
 
 # -- views ------------------------------------------------------------------------------------------------------------

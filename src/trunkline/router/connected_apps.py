@@ -31,8 +31,8 @@ class ConnectedApps:
     def __init__(self, registry: SourceRegistry) -> None:
         self._registry = registry
         self._by_host: dict[Admission, dict[str, Admission]] = {}
-        self._hosts: dict[Admission, Admission] = {}
-        self._evicted: dict[Admission, OnEvicted] = {}
+        self._apps: dict[Admission, tuple[Admission, OnEvicted]] = {}
+        """The app source of each app, and whom to tell when the app is removed."""
         self._arrivals = 0
 
     def add(self, host: Admission, name: str, source: Source, on_evicted: OnEvicted) -> SourceSink | None:
@@ -40,7 +40,7 @@ class ConnectedApps:
         registry = self._registry
         admission = registry.admissions.get(name)
         if admission is not None:
-            is_same = admission.source is source and self._hosts.get(admission) is host
+            is_same = admission.source is source and self._by_host.get(host, {}).get(name) is admission
             return registry.sink_of(admission) if is_same else None
         if registry.admissions.get(host.name) is not host:
             return None  # the app source was replaced: its successor takes the app
@@ -49,8 +49,7 @@ class ConnectedApps:
         self._arrivals += 1
         sink = registry.add(name, source, app_options(host, name, self._arrivals))
         self._by_host.setdefault(host, {})[name] = sink.admission
-        self._hosts[sink.admission] = host
-        self._evicted[sink.admission] = on_evicted
+        self._apps[sink.admission] = host, on_evicted
         registry.put_in_order()
         return sink
 
@@ -64,19 +63,18 @@ class ConnectedApps:
 
     def forget(self, admission: Admission) -> None:
         """Forget an app, of which nothing is left."""
-        host = self._hosts.pop(admission, None)
-        self._evicted.pop(admission, None)
-        if host is not None:
+        if self.is_app(admission):
+            host, _ = self._apps.pop(admission)
             del self._by_host[host][admission.name]
             self._registry.release(admission)
 
     def evict(self, admission: Admission) -> None:
         """Tell an app that its name was given to a configured server."""
-        self._evicted[admission](False)
+        self._apps[admission][1](False)
         self.forget(admission)
 
     def is_app(self, admission: Admission) -> bool:
-        return admission in self._hosts
+        return admission in self._apps
 
     def of(self, host: Admission) -> tuple[Admission, ...]:
         return tuple(self._by_host.get(host, {}).values())
@@ -86,7 +84,7 @@ class ConnectedApps:
         for admission in self.of(host):
             if self._registry.admissions.get(admission.name) is admission:
                 self._registry.remove(admission.name)
-                call_safely("an app of a retired app source", self._evicted[admission], True)
+                call_safely("an app of a retired app source", self._apps[admission][1], True)
 
     def host_released(self, host: Admission) -> None:
         for admission in self.of(host):

@@ -8,13 +8,11 @@ configuration, to compare it with: a new token or version is no reason not to no
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Final, cast
 
@@ -23,7 +21,7 @@ import msgspec
 from trunkline.core.errors import DEFINITION_CHANGED, HIDDEN_CHARACTERS
 from trunkline.core.events import Events
 from trunkline.core.hidden_text import reveal
-from trunkline.core.tool import LISTS, Item, ListName, Snapshot, ToolDefinition
+from trunkline.core.tool import LISTS, ItemDefinition, ListName, Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.router.sanitizing import first_of
 
@@ -36,7 +34,7 @@ _StoredList = list[tuple[str, msgspec.Raw]]
 """Keys and definitions."""
 
 
-class _Stored(msgspec.Struct):
+class _StoredSnapshot(msgspec.Struct):
     format: int
     tools: _StoredList
     prompts: _StoredList
@@ -50,7 +48,7 @@ class _Stored(msgspec.Struct):
 
 def fingerprint(source: str, section: object) -> str:
     """A hash of a source's configuration, secrets included."""
-    return hashlib.sha256(repr((source, _plain(section))).encode()).hexdigest()[:32]
+    return sha256(repr((source, _plain(section))).encode()).hexdigest()[:32]
 
 
 def _plain(value: object) -> object:
@@ -80,13 +78,13 @@ class DefinitionStore:
         return self.load(source, key) if key.isalnum() and len(key) <= _LONGEST_KEY else None
 
     def _last_file(self, source: str) -> Path:
-        name = hashlib.sha256(repr((self._gateway, source)).encode()).hexdigest()[:32]
+        name = sha256(repr((self._gateway, source)).encode()).hexdigest()[:32]
         return self._folder / f"{name}.last"
 
     def load(self, source: str, key: str) -> Snapshot | None:
         try:
             path = self._folder / f"{key}.json"
-            stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+            stored = msgspec.json.decode(path.read_bytes(), type=_StoredSnapshot)
             for _, definition in stored.tools + stored.prompts + stored.resources + stored.templates:
                 members_of(definition, "definition")
             os.utime(path)
@@ -94,15 +92,11 @@ class DefinitionStore:
             return None
         if stored.format != _FORMAT:
             return None
-        prompts, resources, templates = (
-            tuple(Item(source, key, bytes(raw)) for key, raw in items)
-            for items in (stored.prompts, stored.resources, stored.templates)
-        )
         return Snapshot(
             tools=tuple(ToolDefinition(source, name, bytes(raw)) for name, raw in stored.tools),
-            prompts=prompts,
-            resources=resources,
-            templates=templates,
+            prompts=_items(source, stored.prompts),
+            resources=_items(source, stored.resources),
+            templates=_items(source, stored.templates),
             instructions=stored.instructions,
             server_info=bytes(stored.server_info),
             capabilities=bytes(stored.capabilities),
@@ -110,16 +104,12 @@ class DefinitionStore:
         )
 
     def save(self, source: str, key: str, snapshot: Snapshot) -> bool:
-        prompts, resources, templates = (
-            [(item.key, msgspec.Raw(item.definition)) for item in items]
-            for items in (snapshot.prompts, snapshot.resources, snapshot.templates)
-        )
-        stored = _Stored(
+        stored = _StoredSnapshot(
             format=_FORMAT,
-            tools=[(tool.name, msgspec.Raw(tool.definition)) for tool in snapshot.tools],
-            prompts=prompts,
-            resources=resources,
-            templates=templates,
+            tools=_stored_list(snapshot.tools),
+            prompts=_stored_list(snapshot.prompts),
+            resources=_stored_list(snapshot.resources),
+            templates=_stored_list(snapshot.templates),
             instructions=snapshot.instructions,
             server_info=msgspec.Raw(snapshot.server_info),
             capabilities=msgspec.Raw(snapshot.capabilities),
@@ -141,7 +131,7 @@ class DefinitionStore:
             scratch.chmod(0o600)
             scratch.replace(path)
         except OSError:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 scratch.unlink(missing_ok=True)
             raise
         files = list(self._folder.glob(f"*{path.suffix}")) if is_new else []
@@ -149,6 +139,14 @@ class DefinitionStore:
             files.sort(key=lambda file: file.stat().st_mtime_ns)
             for file in files[: len(files) - _MOST_FILES * 9 // 10]:
                 file.unlink(missing_ok=True)
+
+
+def _items(source: str, stored: _StoredList) -> tuple[ItemDefinition, ...]:
+    return tuple(ItemDefinition(source, key, bytes(raw)) for key, raw in stored)
+
+
+def _stored_list(items: tuple[ToolDefinition, ...] | tuple[ItemDefinition, ...]) -> _StoredList:
+    return [(item.key, msgspec.Raw(item.definition)) for item in items]
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
@@ -174,20 +172,20 @@ _NOUNS: Final[dict[ListName, str]] = {
 }
 _INSTRUCTIONS: Final = "its instructions"
 
-Label = str
+DefinitionLabel = str
 """How a definition is named in messages, such as `` tool `add` ``; unique within a source."""
 
 
-class _History:
+class _SourceHistory:
     """What one source has offered. `changed` are those that changed in this run, `unreported` those not logged."""
 
     def __init__(self) -> None:
-        self.definitions: dict[Label, bytes] = {}
-        self.listed: dict[ListName, frozenset[Label]] = {}
-        self.changed: dict[Label, None] = {}
-        self.unreported: dict[Label, None] = {}
+        self.definitions: dict[DefinitionLabel, bytes] = {}
+        self.listed: dict[ListName, frozenset[DefinitionLabel]] = {}
+        self.changed: dict[DefinitionLabel, None] = {}
+        self.unreported: dict[DefinitionLabel, None] = {}
         self.timer: asyncio.TimerHandle | None = None
-        self.variants: dict[Label, set[bytes]] = {}
+        self.variants: dict[DefinitionLabel, set[bytes]] = {}
         """Digests of what clients' own processes offered instead: each is logged once, for however many clients."""
         self.hidden: dict[str, None] = {}
         """Warnings about hidden characters in what those offered."""
@@ -198,18 +196,18 @@ class DefinitionChanges:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._sources: dict[str, _History] = {}
+        self._sources: dict[str, _SourceHistory] = {}
         self._loop = asyncio.get_running_loop()
 
     def begin(self, source: str, before: Snapshot | None) -> None:
         """Start to track a source, or another one of its name; `before` is what it offered when it last ran."""
         self.forget(source)
-        history = self._sources[source] = _History()
+        history = self._sources[source] = _SourceHistory()
         if before is not None:
             _remember(history, before)
 
     def published(self, source: str, snapshot: Snapshot) -> None:
-        history = self._sources.setdefault(source, _History())
+        history = self._sources.setdefault(source, _SourceHistory())
         is_first = not history.definitions
         listed, changed = _remember(history, snapshot)
         if not is_first:
@@ -222,7 +220,7 @@ class DefinitionChanges:
     def published_for_client(self, source: str, snapshot: Snapshot, known_warnings: Collection[str]) -> None:
         """Compare what a client's own process of this source offers with what all clients are offered. Only changed
         definitions are logged, not added and removed ones."""
-        history = self._sources.setdefault(source, _History())
+        history = self._sources.setdefault(source, _SourceHistory())
         self._changed(source, history, [f"{label} {_FOR_A_CLIENT}" for label in _new_variants(history, snapshot)])
         for warning in snapshot.warnings:
             message = f"{warning}, {_FOR_A_CLIENT}"
@@ -231,7 +229,7 @@ class DefinitionChanges:
                 history.hidden[message] = None
                 self._events.note("warning", "source", message, source=source)
 
-    def _changed(self, source: str, history: _History, changed: list[Label]) -> None:
+    def _changed(self, source: str, history: _SourceHistory, changed: list[DefinitionLabel]) -> None:
         if changed:
             history.changed.update(dict.fromkeys(changed))
             history.unreported.update(dict.fromkeys(changed))
@@ -258,24 +256,26 @@ class DefinitionChanges:
         for source in list(self._sources):
             self.forget(source)
 
-    def _log_changed(self, source: str, history: _History) -> None:
+    def _log_changed(self, source: str, history: _SourceHistory) -> None:
         message = f"Definitions of {source} changed: {first_of(history.unreported, _MOST_NAMED)}"
         code = DEFINITION_CHANGED.id
         self._events.note("warning", "definitions", message, source=source, code=code, hint=_HINT)
         history.unreported = {}
 
-    def _report_changed(self, source: str, history: _History) -> None:
+    def _report_changed(self, source: str, history: _SourceHistory) -> None:
         history.timer = None
         if history.unreported:
             self._log_changed(source, history)
             history.timer = self._loop.call_later(REPORT_INTERVAL_S, self._report_changed, source, history)
 
 
-def _remember(history: _History, snapshot: Snapshot) -> tuple[dict[str, list[Label]], list[Label]]:
+def _remember(
+    history: _SourceHistory, snapshot: Snapshot
+) -> tuple[dict[str, list[DefinitionLabel]], list[DefinitionLabel]]:
     """Store a snapshot; returns what was added and removed, and what changed. An empty list is ignored, because it may
     not have been fetched yet."""
-    listed: dict[str, list[Label]] = {"added": [], "removed": []}
-    changed: list[Label] = []
+    listed: dict[str, list[DefinitionLabel]] = {"added": [], "removed": []}
+    changed: list[DefinitionLabel] = []
     if len(history.definitions) > _MAX_REMEMBERED:
         history.definitions.clear()
     for name in LISTS:
@@ -295,10 +295,10 @@ def _remember(history: _History, snapshot: Snapshot) -> tuple[dict[str, list[Lab
     return listed, changed
 
 
-def _new_variants(history: _History, snapshot: Snapshot) -> list[Label]:
+def _new_variants(history: _SourceHistory, snapshot: Snapshot) -> list[DefinitionLabel]:
     """Definitions that differ from what all clients are offered, and from what any client was offered before. A
     definition that only single clients are offered is compared with the first of them."""
-    found: list[Label] = []
+    found: list[DefinitionLabel] = []
     offered = [pair for name in LISTS for pair in _labelled(snapshot, name)]
     for label, definition in (*offered, *_instructions(snapshot)):
         known = history.definitions.get(label)
@@ -323,15 +323,14 @@ def _digest(definition: bytes) -> bytes:
     return blake2b(definition, digest_size=16).digest()
 
 
-def _instructions(snapshot: Snapshot) -> Iterator[tuple[Label, bytes]]:
+def _instructions(snapshot: Snapshot) -> Iterator[tuple[DefinitionLabel, bytes]]:
     if snapshot.instructions:
         yield _INSTRUCTIONS, snapshot.instructions.encode("utf-8", "surrogatepass")
 
 
-def _labelled(snapshot: Snapshot, name: ListName) -> Iterator[tuple[Label, bytes]]:
+def _labelled(snapshot: Snapshot, name: ListName) -> Iterator[tuple[DefinitionLabel, bytes]]:
     for item in getattr(snapshot, name):
-        key = item.name if isinstance(item, ToolDefinition) else item.key
-        yield f"{_NOUNS[name]} `{reveal(key)}`", item.definition
+        yield f"{_NOUNS[name]} `{reveal(item.key)}`", item.definition
 
 
 def _differs(before: bytes | None, now: bytes) -> bool:

@@ -134,8 +134,8 @@ def may_traverse(params: bytes) -> bool:
         b".." in params
         or b"\\" in params
         or b"%" in params
-        or b"&" in params
-        or b"\x7f" in params
+        or b"&" in params  # begins an HTML entity: `&#46;` is a dot
+        or b"\x7f" in params  # the one invisible ASCII character that JSON allows unescaped: some readers drop it
         or not params.isascii()
     )
 

@@ -32,7 +32,7 @@ from trunkline.protocol.mcp.methods import (
     TASKS_UPDATE,
 )
 from trunkline.protocol.mcp.versions import MODERN
-from trunkline.router.admission import Admission, Deadlines
+from trunkline.router.admission import Deadlines
 from trunkline.router.catalog import PromptEntry
 from trunkline.router.path_guard import PathGuard
 from trunkline.router.registry import SourceRegistry
@@ -52,19 +52,13 @@ class PendingCalls:
         self.calls: dict[Call, Callable[[], None]] = {}
         self.draining = False
 
-    def takes(
-        self,
-        call: Call,
-        members: Members,
-        candidates: Iterable[str],
-        route_again: Callable[[], None],
-        is_named: Callable[[Admission], bool],
-    ) -> bool:
-        """Hold the call or let a source refuse it. Returns False if the caller has to fail it as unknown. The call is
-        held while one of the candidates is starting and has not published a snapshot. A source that is down refuses it
-        with its own reason, but only if the call certainly names that source."""
-        admissions = self._registry.admissions
-        unpublished = self.unpublished(candidates)
+    def takes(self, call: Call, members: Members, name: str | None, route_again: Callable[[], None]) -> bool:
+        """Hold the call or let a source refuse it. Returns False if the caller has to fail it as unknown. `name` is the
+        tool's or prompt's, None for a resource, because only its address names a source, and that is always resolved.
+        The call is held while a source that may have it is starting and has not published a snapshot. A source that is
+        down refuses it with its own reason, but only if the name certainly is one of that source."""
+        admissions, catalog = self._registry.admissions, self._registry.catalog
+        unpublished = self.unpublished(catalog.sources if name is None else catalog.sources_that_may_have(name))
         starting = [source for source in unpublished if admissions[source].health.state == "starting"]
         if starting and not self.draining:
             size_bytes = _LEAST_BYTES + sum(map(len, members.values()))
@@ -77,7 +71,9 @@ class PendingCalls:
             self.calls[call] = route_again
             return True
         refusing = starting or [
-            source for source in unpublished if admissions[source].refuses and is_named(admissions[source])
+            source
+            for source in (unpublished if name is not None else ())
+            if admissions[source].refuses and names_source(name, source, admissions[source].options.rules.prefix)
         ]
         if refusing:
             call.source, call.tool = refusing[0], ""  # telemetry gets no tool name that no server has confirmed
@@ -112,17 +108,17 @@ class RequestRouter:
         registry: SourceRegistry,
         deadlines: Deadlines,
         path_guard: PathGuard,
-        waiting: PendingCalls,
+        pending_calls: PendingCalls,
         uri_rewriter: UriRewriter,
-        tasks: TaskIds,
+        task_ids: TaskIds,
         result_rewriter: ResultRewriter,
     ) -> None:
         self._registry = registry
         self._deadlines = deadlines
         self._path_guard = path_guard
-        self._pending_calls = waiting
+        self._pending_calls = pending_calls
         self._uri_rewriter = uri_rewriter
-        self._task_ids = tasks
+        self._task_ids = task_ids
         self._result_rewriter = result_rewriter
         self._routes: dict[str, Callable[[Call, Members], None]] = {
             PROMPTS_GET: self._get_prompt,
@@ -169,12 +165,11 @@ class RequestRouter:
         entry = prompts.find(name)
         if entry is not None:
             return entry
-        candidates = self._registry.catalog.sources_that_may_have(name)
-        route_again = partial(self.route, call, members)
-        if not self._pending_calls.takes(call, members, candidates, route_again, partial(is_named, name)):
+        if not self._pending_calls.takes(call, members, name, partial(self.route, call, members)):
             addresses = prompts.addresses_of(without_own_prefix(name))
             ambiguity = f" (ambiguous: {', '.join(addresses)})" if addresses else ""
-            call.finish(Failure(unknown_prompt(f"Unknown prompt: {name}{ambiguity}")))
+            message, hint = f"Unknown prompt: {name}{ambiguity}", "`prompts/list` shows the prompts there are"
+            call.finish(Failure(Problem(code=UNKNOWN_PROMPT, message=message, hint=hint)))
         return None
 
     # -- resources ----------------------------------------------------------------------------------------------------
@@ -193,10 +188,7 @@ class RequestRouter:
 
     def _route_unknown(self, call: Call, members: Members, uri: str) -> None:
         """Hold a request for an unknown resource while a source is starting; otherwise fail it."""
-        route_again = partial(self.route, call, members)
-        sources = self._registry.catalog.sources
-        # a URI names no source, except in an address, which is always resolved
-        if not self._pending_calls.takes(call, members, sources, route_again, lambda _: False):
+        if not self._pending_calls.takes(call, members, None, partial(self.route, call, members)):
             call.finish(Failure(unknown_resource(uri, self._pending_calls.unpublished(self._registry.servers()))))
 
     def _has_uris(self, call: Call, source: str) -> bool:
@@ -259,10 +251,6 @@ class RequestRouter:
         self._send(call, location.source, _params(members, {"taskId": encode(location.task_id)}))
 
 
-def unknown_prompt(message: str) -> Problem:
-    return Problem(code=UNKNOWN_PROMPT, message=message, hint="`prompts/list` shows the prompts there are")
-
-
 def unknown_resource(uri: str, unpublished: Sequence[str] = ()) -> Problem:
     """`unpublished` are sources that may have it and have not published what they offer."""
     there = "`resources/list` shows the resources there are"
@@ -278,10 +266,6 @@ def tasks_not_declared() -> Problem:
     message = f"The client did not declare the extension `{TASKS}`"
     required: dict[str, object] = {"extensions": {TASKS: {}}}
     return Problem(code=CAPABILITY_MISSING, message=message, extra=(("requiredCapabilities", required),))
-
-
-def is_named(name: str, admission: Admission) -> bool:
-    return names_source(name, admission.name, admission.options.rules.prefix)
 
 
 def _text(members: Members, name: str, what: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from trunkline.core.errors import NAME_COLLISION, Problem
 from trunkline.core.hidden_text import reveal
-from trunkline.core.tool import Item, Snapshot
+from trunkline.core.tool import ItemDefinition, Snapshot
 from trunkline.protocol.jsonrpc import encode, encode_members, members_of
 from trunkline.protocol.mcp.capabilities import server_capabilities
 from trunkline.protocol.uri_template import CandidateUri, UriTemplate
@@ -103,7 +103,7 @@ class Resources:
     # -- building -----------------------------------------------------------------------------------------------------
 
     def _definitions(
-        self, items: Iterable[Item], owners: dict[str, str], member: str, hidden: Set[str]
+        self, items: Iterable[ItemDefinition], owners: dict[str, str], member: str, hidden: Set[str]
     ) -> Iterable[bytes]:
         for item in items:
             owner = owners.setdefault(item.key, item.source)
@@ -134,7 +134,7 @@ def _collision(source: str, uri: str) -> Problem:
     )
 
 
-def _matched(snapshot: Snapshot) -> Iterable[Item]:
+def _matched(snapshot: Snapshot) -> Iterable[ItemDefinition]:
     left = _MATCHED_CHARACTERS
     for item in snapshot.templates:
         left -= len(item.key)

@@ -65,13 +65,14 @@ class _Entry(NamedTuple):
     size_bytes: int
 
 
-class _Basis(NamedTuple):
+class _Dependencies(NamedTuple):
     """What the entries of one source depend on: they are dropped when any of it changes."""
 
     admission: Admission
     snapshot: Snapshot | None
     rules: CacheRules
     restarts: int
+    """A server that has restarted may have lost the state that its results came from."""
 
 
 @dataclass(slots=True)
@@ -80,7 +81,7 @@ class _SourceCache:
     increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` an abandoned
     write may still take effect."""
 
-    basis: _Basis
+    dependencies: _Dependencies
     generation: int = 0
     keys: set[_Key] = field(default_factory=set[_Key])
     settled_at: float = 0.0
@@ -120,17 +121,18 @@ class ResultCache:
         snapshot = self._catalog.snapshot(admission.name)
         source_cache, restarts = self._source_caches.get(admission.name), admission.health.restarts
         if source_cache is not None and admission.health.state not in SERVING:
-            restarts = source_cache.basis.restarts
-        basis = _Basis(admission, snapshot, rules, restarts)
+            # while it is down its results are still given: the restart counts once it is up again
+            restarts = source_cache.dependencies.restarts
+        dependencies = _Dependencies(admission, snapshot, rules, restarts)
         if source_cache is None:
-            source_cache = self._source_caches[admission.name] = _SourceCache(basis)
-        elif basis != source_cache.basis:
+            source_cache = self._source_caches[admission.name] = _SourceCache(dependencies)
+        elif dependencies != source_cache.dependencies:
             self.clear(source_cache)
-            source_cache.basis = basis
+            source_cache.dependencies = dependencies
         return source_cache
 
     def _answered(self, call: Call, source_cache: _SourceCache) -> bool:
-        key = _key_of(call, source_cache.basis)
+        key = _key_of(call, source_cache.dependencies)
         if not source_cache.writes and self._now() >= source_cache.settled_at:
             entry = self._find(key) or self._find(_public(key))
             if entry is not None:
@@ -163,7 +165,7 @@ class ResultCache:
             return
         if hints.cache_scope == "public":
             key = _public(key)
-        own_ttl_ms, ttl_s = hints.own_ttl_ms, source_cache.basis.rules.ttl_s
+        own_ttl_ms, ttl_s = hints.own_ttl_ms, source_cache.dependencies.rules.ttl_s
         since = self._now()
         until = since + (ttl_s if own_ttl_ms is None else min(ttl_s, own_ttl_ms / 1000))
         self._drop(key)
@@ -201,7 +203,7 @@ class ResultCache:
 
     def unsettle(self, source_cache: _SourceCache) -> None:
         """Note that a write was abandoned, which the server may complete nevertheless."""
-        source_cache.settled_at = self._now() + min(_ABANDONED_WRITE_S, source_cache.basis.rules.ttl_s)
+        source_cache.settled_at = self._now() + min(_ABANDONED_WRITE_S, source_cache.dependencies.rules.ttl_s)
 
     def _source_retired(self, admission: Admission) -> None:
         """Drop the entries of a source that was replaced or removed. Writes in flight are still counted."""
@@ -245,10 +247,10 @@ class _Keeper:
                 self._cache.unsettle(source_cache)
 
 
-def _key_of(call: Call, basis: _Basis) -> _Key:
-    caller, snapshot = call.caller, basis.snapshot
+def _key_of(call: Call, dependencies: _Dependencies) -> _Key:
+    caller, snapshot = call.caller, dependencies.snapshot
     modern = snapshot is not None and snapshot.protocol_version in MODERN
-    session = caller.session if basis.rules.server_per_client and not modern else None
+    session = caller.session if dependencies.rules.server_per_client and not modern else None
     meta = {name: value for name, value in sorted((call.meta or {}).items()) if name not in _PER_REQUEST}
     meta_json = encode_members(meta) if meta else b""
     return _Key(call.source, call.method, bytes(call.params), meta_json, caller.principal, session)

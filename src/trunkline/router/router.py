@@ -30,7 +30,7 @@ from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import Redirect, RouterOptions
 from trunkline.router.path_guard import PathGuard
 from trunkline.router.registry import SourceRegistry
-from trunkline.router.request_router import PendingCalls, RequestRouter, is_named
+from trunkline.router.request_router import PendingCalls, RequestRouter
 from trunkline.router.result_cache import ResultCache
 from trunkline.router.rewriting import ResultRewriter, UriRewriter, declares_tasks
 from trunkline.router.subscriptions import (
@@ -87,9 +87,7 @@ class Router:
             self.task_ids,
             self._result_rewriter,
         )
-        self._resource_subscriptions = ResourceSubscriptionRouter(
-            self.registry, self.uri_rewriter, self._pending_calls, self._loop
-        )
+        self._resource_subscriptions = ResourceSubscriptionRouter(self.registry, self.uri_rewriter, self._pending_calls)
         self._task_subscriptions = TaskSubscriptionRouter(self.registry, self.task_ids, self.uri_rewriter)
 
     def drain(self) -> None:
@@ -288,9 +286,7 @@ class Router:
     def _route_unknown(self, call: Call, name: str, members: Members) -> None:
         """Hold a call of an unknown tool while a source is starting; otherwise fail it."""
         call.tool = name
-        candidates = self.catalog.sources_that_may_have(name)
-        route_again = partial(self._route, call, name, members)
-        if self._pending_calls.takes(call, members, candidates, route_again, partial(is_named, name)):
+        if self._pending_calls.takes(call, members, name, partial(self._route, call, name, members)):
             return
         address = split_address(without_own_prefix(name))
         if address is not None and address[0] not in self.admissions:

@@ -17,7 +17,7 @@ import msgspec
 from trunkline.core.errors import HIDDEN_CHARACTERS, Problem
 from trunkline.core.hidden_text import may_hide, reveal
 from trunkline.core.source import Health
-from trunkline.core.tool import Item, Snapshot, ToolDefinition
+from trunkline.core.tool import ItemDefinition, Snapshot, ToolDefinition
 
 Redact = Callable[[str], str]
 _NO_INFO = b"{}"
@@ -56,7 +56,7 @@ _MOST_NAMED: Final = 5
 _ESCAPES: Final = (rb"\u", rb"\b", rb"\f")
 """Escapes by which JSON may hold a hidden character in ASCII. Re-encoded JSON has them for control characters only."""
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-T = TypeVar("T", ToolDefinition, Item)
+T = TypeVar("T", ToolDefinition, ItemDefinition)
 
 
 def reveal_snapshot(snapshot: Snapshot) -> Snapshot:
@@ -94,8 +94,7 @@ def _definitions(items: tuple[T, ...], noun: str, found: list[str]) -> tuple[T, 
         definition = reveal_json(item.definition)
         if definition is not item.definition and definition != item.definition:
             changed[number] = replace(item, definition=definition)
-            name = item.name if isinstance(item, ToolDefinition) else item.key
-            found.append(f"{noun} `{reveal(name)}`")
+            found.append(f"{noun} `{reveal(item.key)}`")
     return tuple(changed.get(number, item) for number, item in enumerate(items)) if changed else items
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import islice
@@ -85,7 +85,7 @@ def offered_beside_tools(catalog: Catalog, source: str) -> dict[str, int]:
 def _status(
     admission: Admission, catalog: Catalog, tools: int, collisions: Iterable[str], changes: Iterable[str]
 ) -> ServerStatus:
-    health, snapshot = admission.health, catalog.snapshot(admission.name) or Snapshot()
+    snapshot = catalog.snapshot(admission.name) or Snapshot()
     try:
         info = msgspec.json.decode(snapshot.server_info, type=_Info)
     except msgspec.MsgspecError:
@@ -93,13 +93,7 @@ def _status(
     return ServerStatus(
         name=admission.name,
         kind=admission.options.kind,
-        state=health.state,
-        reason=health.reason,
-        hint=health.hint,
-        since=health.since,
-        last_error=health.last_error,
-        restarts=health.restarts,
-        stderr_tail=health.stderr_tail,
+        **asdict(admission.health),
         tools=tools,
         protocol_version=snapshot.protocol_version,
         server=f"{info.name} {info.version}".strip(),

@@ -6,7 +6,6 @@ it is removed, its resource subscriptions end and its tasks are not reported any
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -44,7 +43,7 @@ class ResourceSubscription:
         self.closed = False
         self.admission: Admission | None = None
         self.location: ResourceLocation | None = None
-        self.timer: Deadline | asyncio.TimerHandle | None = None
+        self.timer: Deadline | None = None
         self._router = router
         self._on_updated = on_updated
         self._on_settled = on_settled
@@ -116,12 +115,10 @@ class ResourceSubscriptionRouter:
         registry: SourceRegistry,
         uri_rewriter: UriRewriter,
         pending_calls: PendingCalls,
-        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.uri_rewriter = uri_rewriter
         self._registry = registry
         self._pending_calls = pending_calls
-        self._loop = loop
         self._open: dict[ResourceSubscription, None] = {}
         self._unresolved: dict[ResourceSubscription, None] = {}
         registry.on_source_retired.append(self._source_retired)
@@ -191,7 +188,7 @@ class ResourceSubscriptionRouter:
     def lost(self, subscription: ResourceSubscription) -> None:
         """Try again later: the successor of its source was not up, or the source was lost while subscribing."""
         subscription.admission = None
-        subscription.timer = self._loop.call_later(_RETRY_S, self._begin_again, subscription)
+        subscription.timer = Deadline(_RETRY_S, partial(self._begin_again, subscription))
 
     def _begin_again(self, subscription: ResourceSubscription) -> None:
         subscription.timer = None

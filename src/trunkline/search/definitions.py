@@ -31,24 +31,21 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-class _Definition(msgspec.Struct, rename="camel"):
+class _Tagged(msgspec.Struct):
+    tags: Raw = Raw(b"[]")
+    keywords: Raw = Raw(b"[]")
+
+
+class _Definition(_Tagged, rename="camel"):
     title: Raw = Raw(b'""')
     description: Raw = Raw(b'""')
     annotations: Raw = Raw(b"{}")
     input_schema: Raw = Raw(b"")
-    tags: Raw = Raw(b"[]")
-    keywords: Raw = Raw(b"[]")
     meta: Raw = msgspec.field(name="_meta", default=Raw(b"{}"))
 
 
-class _Annotations(msgspec.Struct, rename="camel"):
+class _Annotations(msgspec.Struct):
     title: Raw = Raw(b'""')
-    read_only_hint: Raw = Raw(b"false")
-
-
-class _Tagged(msgspec.Struct):
-    tags: Raw = Raw(b"[]")
-    keywords: Raw = Raw(b"[]")
 
 
 class _Schema(msgspec.Struct):
@@ -89,7 +86,6 @@ class ParsedDefinition:
     input_schema: bytes
     """As the server wrote it, on one line; empty where there is none."""
     tags: tuple[str, ...] = ()
-    read_only: bool = False
 
 
 def parse_definition(tool: ToolDefinition) -> ParsedDefinition:
@@ -100,7 +96,7 @@ def parse_definition(tool: ToolDefinition) -> ParsedDefinition:
         return ParsedDefinition("", "", b"")
     annotations = _read(definition.annotations, _ANNOTATIONS, _Annotations())
     # Tags and keywords, wherever servers put them: beside the name, in `_meta`, or in a member of `_meta`.
-    tags = [*_texts(definition.tags), *_texts(definition.keywords)]
+    tags = _tags_of(definition)
     if definition.meta != b"{}":
         tags += _tags_in(definition.meta, deeper=True)
     return ParsedDefinition(
@@ -108,7 +104,6 @@ def parse_definition(tool: ToolDefinition) -> ParsedDefinition:
         description=_read(definition.description, _TEXT, ""),
         input_schema=schema,
         tags=tuple(dict.fromkeys(tags))[:MAX_TAGS],
-        read_only=bytes(annotations.read_only_hint) == b"true",
     )
 
 
@@ -117,11 +112,14 @@ def _tags_in(meta: Raw, *, deeper: bool) -> Iterator[str]:
     members = _read(meta, _MEMBERS, None) if deeper else {}
     if tagged is None or members is None:
         return
-    yield from _texts(tagged.tags)
-    yield from _texts(tagged.keywords)
+    yield from _tags_of(tagged)
     for member in list(members.values())[:MAX_TAGS]:
         if bytes(memoryview(member)[:1]) == b"{":
             yield from _tags_in(member, deeper=False)
+
+
+def _tags_of(tagged: _Tagged) -> list[str]:
+    return _texts(tagged.tags) + _texts(tagged.keywords)
 
 
 def _texts(raw: Raw) -> list[str]:

@@ -12,7 +12,7 @@ from trunkline.config.call_arguments import InvalidArguments
 from trunkline.config.settings import GatewaySettings
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.router.catalog import Catalog, ToolEntry
+from trunkline.router.catalog import Catalog, ToolEntry, says_read_only
 from trunkline.router.router import Router
 from trunkline.search.definitions import parse_definition, shortened
 from trunkline.search.execution import Execution
@@ -41,8 +41,8 @@ _LONGEST_SHOWN: Final = 100
 _USUAL_STATES: Final = ("ready", "degraded", "disabled")
 _NOTHING: Final = "nothing was found; describe in other words what the tool should do"
 _NOTHING_TAGGED: Final = "nothing was found with these tags; search without `tags`, or in other words"
-Answer = dict[str, Any]
-Then = Callable[[Callable[[], Answer]], None]
+JsonObject = dict[str, Any]
+OnAnswer = Callable[[Callable[[], JsonObject]], None]
 """Called with a function that makes the answer. Tools are provisioned by calling it, so nobody calls it once nobody
 waits for the answer any more."""
 
@@ -79,7 +79,7 @@ class Discovery:
         """Find every tool that matches a query, best first."""
         self._router.when_listed(lambda: self.finder.search(self._router.views.of(caller), query, tags, then))
 
-    def discover(self, caller: Caller, arguments: DiscoverArguments, then: Then) -> None:
+    def discover(self, caller: Caller, arguments: DiscoverArguments, then: OnAnswer) -> None:
         """`then` may be called before this returns. Raises InvalidArguments."""
         query, tags = arguments.query.strip(), several(arguments.tags)
         if not query and not tags:
@@ -87,7 +87,7 @@ class Discovery:
         self.provisioning.existing(caller, arguments.session)  # a bad handle is refused before anything is done
         self.find(caller, query, tags, lambda found: then(lambda: self._discovered(caller, arguments, found)))
 
-    def _discovered(self, caller: Caller, arguments: DiscoverArguments, found: SearchResult) -> Answer:
+    def _discovered(self, caller: Caller, arguments: DiscoverArguments, found: SearchResult) -> JsonObject:
         held = self._held(caller, arguments.session)
         provision = arguments.provision is not False
         limit = bounded(arguments.limit, DEFAULT_LIMIT, MAX_FOUND)
@@ -99,7 +99,7 @@ class Discovery:
             held.add_found(entry.tool.address, self.listing.costs.of(entry))
         if held.version != before:
             self.provisioning.changed()
-        answer: Answer = {"tools": [_described(entry) for entry in picked], "provisioned": provision}
+        answer: JsonObject = {"tools": [_described(entry) for entry in picked], "provisioned": provision}
         if arguments.explain:
             hits = {entry.tool.address: hit for entry, hit in zip(found.entries, found.hits, strict=True)}
             for tool, entry in zip(answer["tools"], picked, strict=True):
@@ -126,10 +126,10 @@ class Discovery:
 
     def _fitting(
         self, entries: list[ToolEntry], room: int, paid: Collection[str]
-    ) -> tuple[list[ToolEntry], list[Answer]]:
+    ) -> tuple[list[ToolEntry], list[JsonObject]]:
         """The tools that there is room for, and the others with the reason; `paid` ones have their room already."""
         picked: list[ToolEntry] = []
-        left_out: list[Answer] = []
+        left_out: list[JsonObject] = []
         for entry in entries:
             tokens = 0 if entry.tool.address in paid else self.listing.costs.of(entry)
             if tokens <= max(room, 0):
@@ -156,8 +156,8 @@ class Discovery:
 
     # -- provisioning ---------------------------------------------------------------------------------------------
 
-    def provision(self, caller: Caller, arguments: ProvisionArguments) -> Answer:
-        """Raises InvalidArguments."""
+    def provision(self, caller: Caller, arguments: ProvisionArguments) -> JsonObject:
+        """Add tools to the session's list by their ids, and set its budget. Raises InvalidArguments."""
         ids = _ids(arguments.tool_ids)
         if arguments.context_tokens is not None and not 0 < arguments.context_tokens <= _LARGEST_BUDGET:
             raise InvalidArguments("`context_tokens` must be a positive number of tokens")
@@ -166,8 +166,8 @@ class Discovery:
         if arguments.context_tokens is not None:
             held.chose_budget = True
             held.set_budget(arguments.context_tokens)
-        given: list[Answer] = []
-        refused: list[Answer] = []
+        given: list[JsonObject] = []
+        refused: list[JsonObject] = []
         catalog = self._router.views.of(caller)
         for name in ids:
             entry = _find(catalog, name)
@@ -182,13 +182,13 @@ class Discovery:
                 refused.append(_refusal(entry.public_name, tokens, held.room))
         if held.version != before:
             self.provisioning.changed()
-        answer: Answer = {"provisioned": given}
+        answer: JsonObject = {"provisioned": given}
         if refused:
             answer["refused"] = refused
         return answer | {"tokens": held.tokens, "budget": held.budget}
 
-    def unprovision(self, caller: Caller, arguments: UnprovisionArguments) -> Answer:
-        """Raises InvalidArguments."""
+    def unprovision(self, caller: Caller, arguments: UnprovisionArguments) -> JsonObject:
+        """Remove tools from the session's list by their ids. Raises InvalidArguments."""
         ids = _ids(arguments.tool_ids)
         held = self.provisioning.of(caller, arguments.session)
         before = held.version
@@ -201,18 +201,18 @@ class Discovery:
             (removed if taken else unknown).append(name[:_LONGEST_SHOWN])
         if held.version != before:
             self.provisioning.changed()
-        answer: Answer = {"removed": removed}
+        answer: JsonObject = {"removed": removed}
         if unknown:
             answer["unknown"] = unknown
         return answer | {"tokens": held.tokens, "budget": held.budget}
 
 
-def _described(entry: ToolEntry) -> Answer:
+def _described(entry: ToolEntry) -> JsonObject:
     definition = parse_definition(entry.tool)
-    described: Answer = {"tool_id": entry.public_name, "description": definition.description or definition.title}
+    described: JsonObject = {"tool_id": entry.public_name, "description": definition.description or definition.title}
     if definition.input_schema.startswith(b"{"):
         described["inputSchema"] = Raw(msgspec.json.format(definition.input_schema, indent=-1))  # blanks cost tokens
-    if definition.read_only:
+    if says_read_only(entry.tool.definition):
         described["read_only"] = True
     return described
 
@@ -231,7 +231,7 @@ def _ids(tool_ids: list[str] | str) -> list[str]:
     return ids
 
 
-def _refusal(name: str, tokens: int, left: int) -> Answer:
+def _refusal(name: str, tokens: int, left: int) -> JsonObject:
     ways = "`unprovision_tools` or a higher `context_tokens` of `provision_tools` makes room"
     return {"tool_id": name, "tokens": tokens, "why": f"needs {tokens} tokens and {max(left, 0)} are left; {ways}"}
 
@@ -241,7 +241,7 @@ def first_of(texts: tuple[str, ...], limit: int) -> tuple[str, ...]:
     return (*texts[:limit], f"… and {more} more") if more > 0 else texts
 
 
-def not_ready(router: Router, server: str | None = None) -> Answer:
+def not_ready(router: Router, server: str | None = None) -> JsonObject:
     """Servers whose tools may be missing from an answer."""
     states = (
         (name, admission.health.state)
@@ -252,9 +252,9 @@ def not_ready(router: Router, server: str | None = None) -> Answer:
     return {"notReady": first_of(missing, MAX_NAMED)} if missing else {}
 
 
-def match_reasons(explanation: MatchExplanation) -> Answer:
+def match_reasons(explanation: MatchExplanation) -> JsonObject:
     """Why a tool was found. The shares of its words add up to 1."""
     whole = sum(added for _, _, added in explanation.words) or 1.0
     words = [{"word": word, "field": field, "share": added / whole} for word, field, added in explanation.words]
-    why: Answer = {"words": words, "cosine": explanation.cosine, "score": explanation.score}
+    why: JsonObject = {"words": words, "cosine": explanation.cosine, "score": explanation.score}
     return why | {"named": True} if explanation.named else why

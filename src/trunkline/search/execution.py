@@ -35,7 +35,7 @@ _ID: Final = re.compile(r"[^\s\x00-\x1f\x7f]+[_.:][^\s\x00-\x1f\x7f]+")
 _LONGEST_ID: Final = 300
 _LONGEST_SHOWN: Final = 100
 _EMPTY: Final = (b"", b"null")
-Target = tuple[str, Members]
+RedirectTarget = tuple[str, Members]
 
 
 class Execution:
@@ -48,7 +48,7 @@ class Execution:
         self._listing = listing
         self._provisioning = provisioning
 
-    def redirect(self, call: Call, tool: str, members: Members) -> Target | None:
+    def redirect(self, call: Call, tool: str, members: Members) -> RedirectTarget | None:
         """As `router.options.Redirect` says."""
         if tool not in (EXECUTE, EXECUTE_READ_ONLY):
             return None
@@ -62,7 +62,7 @@ class Execution:
             call.finish(Failure(refused.problem))
         return None
 
-    def target(self, caller: Caller, arguments: ExecuteArguments, *, reads_only: bool = False) -> Target:
+    def target(self, caller: Caller, arguments: ExecuteArguments, *, reads_only: bool = False) -> RedirectTarget:
         """What to call instead; raises InvalidArguments, or GatewayError where this caller may not."""
         return self._address(caller, arguments, reads_only), {"arguments": _inner_arguments(arguments.arguments)}
 

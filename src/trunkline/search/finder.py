@@ -27,16 +27,16 @@ from trunkline.runtime.safe_calls import call_safely
 
 if TYPE_CHECKING:
     from trunkline.search.index.arrays import Floats
-    from trunkline.search.index.corpus import Collection, Corpus, Group, TagsOf
+    from trunkline.search.index.catalog_index import CatalogIndex, SegmentCache, ServerTools, TagsOf
     from trunkline.search.index.ranking import Hit, MatchExplanation
     from trunkline.search.index.vectors import VectorStore
 
-_LIBRARIES: Final = ("trunkline.search.index.corpus", "trunkline.search.index.vectors")
+_LIBRARIES: Final = ("trunkline.search.index.catalog_index", "trunkline.search.index.vectors")
 _POLL_S: Final = 0.01
 _CLOSE_S: Final = 5.0
 _OUTDATED: Final = -1
 _REFRESH_S: Final = 0.2
-KEPT: Final = 4
+MAX_INDEXED: Final = 4
 """How many catalogs are kept indexed. Most clients see the same one; where a server shows a client something else, that
 client has a catalog of its own."""
 
@@ -49,7 +49,7 @@ class SearchResult(NamedTuple):
     explain: Callable[[Hit], MatchExplanation]
 
 
-Then = Callable[[SearchResult], None]
+OnFound = Callable[[SearchResult], None]
 
 
 def server_tools(catalog: Catalog) -> list[ToolEntry]:
@@ -74,13 +74,13 @@ class ToolPatterns:
 class SearchEngine:
     """Loads numpy, the index and the encoder in a thread when somebody first searches.
 
-    `corpus` is None until it is loaded, and again when semantic search is switched on or off. `encoder_loaded` is None
-    until it is known whether there is an encoder."""
+    `segment_cache` is None until it is loaded, and again when semantic search is switched on or off. `encoder_loaded`
+    is None until it is known whether there is an encoder."""
 
     def __init__(
         self, *, semantic: bool, state_dir: Path, on_progress: Callable[[], None], note: Callable[[str], None]
     ) -> None:
-        self.corpus: Corpus | None = None
+        self.segment_cache: SegmentCache | None = None
         self.encoder_loaded: bool | None = None
         self.closed = False
         self._semantic = semantic
@@ -96,11 +96,11 @@ class SearchEngine:
         return self._vectors if self._semantic else None
 
     def switch(self, *, semantic: bool) -> bool:
-        """Turn semantic search on or off; whether that changes anything."""
+        """Turn semantic search on or off. Returns whether that changed anything."""
         if semantic == self._semantic:
             return False
         self._semantic = semantic
-        self.corpus = None
+        self.segment_cache = None
         if self._vectors is not None and not semantic:
             self._vectors.cancel_requests()
         return True
@@ -109,7 +109,7 @@ class SearchEngine:
         """Call `then` now, or once everything is loaded: imports take a tenth of a second, in a thread of their own."""
         if self.closed:
             return
-        if self.corpus is not None:
+        if self.segment_cache is not None:
             then()
             return
         self._waiting.append(then)
@@ -123,22 +123,22 @@ class SearchEngine:
         if self.closed:
             return
         if fault is not None:  # whoever waits runs into its own deadline; the next search tries again
-            self._note(f"Tools cannot be searched, as a library does not load: {fault}")
+            self._note(f"Tools cannot be searched because a library cannot be loaded: {fault}")
             return
         self._begin()
         for then in waiting:
             asyncio.get_running_loop().call_soon(self.when_loaded, then)  # settings may change in between
 
     def _begin(self) -> None:
-        from trunkline.search.index.corpus import Corpus
+        from trunkline.search.index.catalog_index import SegmentCache
         from trunkline.search.index.vectors import VectorStore
 
-        if self.corpus is None:
+        if self.segment_cache is None:
             if self._semantic and self._vectors is None:
                 self._vectors = VectorStore(self._state_dir, on_progress=self._on_progress, note=self._note)
                 # The first text takes a tenth of a second, for the encoder is loaded by it; no search waits for that.
                 self._vectors.query("", self._encoder_tried)
-            self.corpus = Corpus(vectors=self.vectors)
+            self.segment_cache = SegmentCache(vectors=self.vectors)
 
     def _encoder_tried(self, vector: Floats | None) -> None:
         self.encoder_loaded = vector is not None
@@ -171,9 +171,8 @@ class _Indexed:
     catalog: Catalog
     version: int
     entries: list[ToolEntry]
-    collection: Collection
+    index: CatalogIndex
     waiting: list[Callable[[_Indexed], None]]
-    working: bool = True
 
 
 class Finder:
@@ -185,12 +184,12 @@ class Finder:
         self._engine = SearchEngine(
             semantic=settings.semantic, state_dir=state_dir, on_progress=self._schedule_refresh, note=note
         )
-        self._kept: dict[Catalog, _Indexed] = {}
+        self._indexes: dict[Catalog, _Indexed] = {}
         self._refreshing: asyncio.TimerHandle | None = None
 
     def adopt(self, settings: SearchSettings) -> None:
         if self._engine.switch(semantic=settings.semantic) or settings.tags != self._settings.tags:
-            for indexed in self._kept.values():
+            for indexed in self._indexes.values():
                 indexed.version = _OUTDATED
         self._settings = settings
 
@@ -198,8 +197,8 @@ class Finder:
         """Index a catalog that will be searched soon."""
         self._engine.when_loaded(lambda: self._indexed(catalog))
 
-    def search(self, catalog: Catalog, query: str, tags: Sequence[str], then: Then) -> None:
-        """Until tools have vectors they are found by their words alone: no search waits for the encoder."""
+    def search(self, catalog: Catalog, query: str, tags: Sequence[str], then: OnFound) -> None:
+        """Call `then` with what matches. No search waits for the encoder: until tools have vectors, words decide."""
         query = without_own_prefix(query)
         self._when_ready(catalog, catalog.version, lambda indexed: self._search(indexed, query, tags, then))
 
@@ -219,64 +218,65 @@ class Finder:
     # -- indexing -------------------------------------------------------------------------------------------------
 
     def _indexed(self, catalog: Catalog) -> _Indexed:
-        """As the catalog is now, or as it was when indexing began that is still under way: a catalog that changes all
-        the time would never be searched otherwise."""
-        indexed = self._kept.pop(catalog, None)
-        under_way = indexed is not None and indexed.version != _OUTDATED and not indexed.collection.ready
+        """The index of the catalog as it is now, or one of an earlier version that is still being built: a catalog that
+        changes all the time could never be searched otherwise."""
+        indexed = self._indexes.pop(catalog, None)
+        under_way = indexed is not None and indexed.version != _OUTDATED and not indexed.index.ready
         if indexed is None or (indexed.version != catalog.version and not under_way):
             if indexed is not None:
-                indexed.collection.stop()
+                indexed.index.stop()
             indexed = self._begin(catalog, [] if indexed is None else indexed.waiting)
-        self._kept[catalog] = indexed
-        *others, _ = self._kept  # the one searched longest ago goes first, unless somebody waits for it
-        idle = [other for other in others if not self._kept[other].waiting]
-        for other in idle[: max(0, len(self._kept) - KEPT)]:
-            del self._kept[other]
+        self._indexes[catalog] = indexed
+        *others, _ = self._indexes  # the one searched longest ago goes first, unless somebody waits for it
+        idle = [other for other in others if not self._indexes[other].waiting]
+        for other in idle[: max(0, len(self._indexes) - MAX_INDEXED)]:
+            del self._indexes[other]
         return indexed
 
     def _begin(self, catalog: Catalog, waiting: list[Callable[[_Indexed], None]]) -> _Indexed:
         entries = server_tools(catalog)
-        corpus = self._engine.corpus
-        assert corpus is not None
-        collection = corpus.begin(_groups(catalog, entries), _tagging(self._settings.tags))
-        indexed = _Indexed(catalog, catalog.version, entries, collection, waiting)
+        segment_cache = self._engine.segment_cache
+        assert segment_cache is not None
+        index = segment_cache.begin(_groups(catalog, entries), _tagging(self._settings.tags))
+        indexed = _Indexed(catalog, catalog.version, entries, index, waiting)
         self._step(indexed)
         return indexed
 
     def _step(self, indexed: _Indexed) -> None:
-        """Do one step now and the others in between other work. An outdated catalog is left alone: what was read of it
-        is there for the next."""
-        current = self._kept.get(indexed.catalog, indexed)
+        """Do one step now, and the rest a little at a time between other work. An index that was replaced is left
+        alone: its successor reuses its segments."""
+        current = self._indexes.get(indexed.catalog, indexed)
         if self._engine.closed or current is not indexed:
             return
         try:
-            indexed.working = indexed.collection.step()
+            working = indexed.index.step()
         except Exception as problem:  # a bug of ours: the next search begins anew instead of waiting for this one
             indexed.version = _OUTDATED
-            indexed.working = False
+            indexed.index.stop()
             self._note(f"The tools could not be indexed: {type(problem).__name__}: {problem}")
             return
-        if indexed.working:
+        if working:
             asyncio.get_running_loop().call_soon(self._step, indexed)
-        if indexed.collection.ready:
+        if indexed.index.ready:
             waiting, indexed.waiting = indexed.waiting, []
             for then in waiting:
                 asyncio.get_running_loop().call_soon(then, indexed)
 
     def _schedule_refresh(self) -> None:
-        """Vectors arrive in many small batches, and taking them over means looking at every tool."""
+        """Refresh soon, once for many small batches of vectors: each refresh looks at every tool."""
         if self._refreshing is None and not self._engine.closed:
             self._refreshing = asyncio.get_running_loop().call_later(_REFRESH_S, self._refresh)
 
     def _refresh(self) -> None:
         self._refreshing = None
-        for indexed in self._kept.values():
+        for indexed in self._indexes.values():
             if not call_safely("vectors of tools", self._refresh_one, indexed):
                 indexed.version = _OUTDATED  # the next search begins anew
 
     def _refresh_one(self, indexed: _Indexed) -> None:
-        indexed.collection.refresh()
-        if not indexed.working:
+        was_working = indexed.index.working
+        indexed.index.refresh()
+        if not was_working:
             self._step(indexed)
 
     # -- searching ------------------------------------------------------------------------------------------------
@@ -292,14 +292,14 @@ class Finder:
 
         def loaded() -> None:
             indexed = self._indexed(catalog)
-            if indexed.collection.ready:
+            if indexed.index.ready:
                 then(indexed)
             else:
                 indexed.waiting.append(ready)
 
         self._engine.when_loaded(loaded)
 
-    def _search(self, indexed: _Indexed, query: str, tags: Sequence[str], then: Then) -> None:
+    def _search(self, indexed: _Indexed, query: str, tags: Sequence[str], then: OnFound) -> None:
         def rank(vector: Floats | None) -> None:
             then(_search_result(indexed, query, vector, tags))
 
@@ -310,36 +310,36 @@ class Finder:
             vectors.query(query, rank)
 
     def _is_settled(self, catalog: Catalog) -> bool:
-        if self._engine.corpus is None:
+        if self._engine.segment_cache is None:
             return False
         indexed = self._indexed(catalog)
-        if indexed.working or self._engine.vectors is None:
-            return not indexed.working
+        if indexed.index.working or self._engine.vectors is None:
+            return not indexed.index.working
         return self._engine.encoder_loaded is False or (
-            self._engine.encoder_loaded is True and indexed.collection.vectors_known
+            self._engine.encoder_loaded is True and indexed.index.vectors_known
         )
 
 
 def _search_result(indexed: _Indexed, query: str, vector: Floats | None, tags: Sequence[str]) -> SearchResult:
     from trunkline.search.index.ranking import Hit
 
-    collection = indexed.collection
-    among = collection.tagged(tags) if tags else None
+    index = indexed.index
+    among = index.tagged(tags) if tags else None
     if among is not None and not query:
         hits = [Hit(position, 0.0, 0.0, None) for position in among]
     else:
-        hits = collection.search(query, vector, among=among)
-    return SearchResult([indexed.entries[hit.position] for hit in hits], hits, partial(collection.explain, query))
+        hits = index.search(query, vector, among=among)
+    return SearchResult([indexed.entries[hit.position] for hit in hits], hits, partial(index.explain, query))
 
 
-def _groups(catalog: Catalog, entries: list[ToolEntry]) -> list[Group]:
-    from trunkline.search.index.corpus import Group
+def _groups(catalog: Catalog, entries: list[ToolEntry]) -> list[ServerTools]:
+    from trunkline.search.index.catalog_index import ServerTools
 
-    groups: list[Group] = []
+    groups: list[ServerTools] = []
     for server, theirs in groupby(entries, lambda entry: entry.tool.source):
         snapshot = catalog.snapshot(server)
         tools = tuple([(entry.tool, entry.exposed, ()) for entry in theirs])
-        groups.append(Group(server, "" if snapshot is None else snapshot.instructions, tools))
+        groups.append(ServerTools(server, "" if snapshot is None else snapshot.instructions, tools))
     return groups
 
 

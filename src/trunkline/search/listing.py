@@ -22,7 +22,7 @@ from trunkline.router.router import Router
 from trunkline.search.finder import ToolPatterns
 from trunkline.search.own_tool_definitions import SEARCHING
 from trunkline.search.provisioning import ProvisionedTools, Provisioning
-from trunkline.search.token_costs import Costs, Mode, TokenCosts, listed
+from trunkline.search.token_costs import ListCosts, Mode, TokenCosts, listed
 
 _OWN_CLIENTS: Final = "trunkline"
 """Commands, and other gateways of ours: they show or search the whole list themselves."""
@@ -135,7 +135,7 @@ class ClientListing:
 
     # -- what showing tools costs ---------------------------------------------------------------------------------
 
-    def costs_of(self, catalog: Catalog) -> Costs:
+    def costs_of(self, catalog: Catalog) -> ListCosts:
         return self.costs.of_catalog(catalog, self._always(catalog), self._settings.context_tokens)
 
     def budget(self, catalog: Catalog) -> dict[str, Any]:

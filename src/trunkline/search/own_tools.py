@@ -25,9 +25,9 @@ from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
 from trunkline.router.router import Router
-from trunkline.router.status import offered_beside_tools, server_statuses, status_json
+from trunkline.router.status import ServerStatus, offered_beside_tools, server_statuses, status_json
 from trunkline.search.definitions import parse_definition, shortened
-from trunkline.search.discovery import MAX_FOUND, MAX_NAMED, Answer, Discovery, first_of, not_ready
+from trunkline.search.discovery import MAX_FOUND, MAX_NAMED, Discovery, JsonObject, first_of, not_ready
 from trunkline.search.finder import SearchResult, server_tools
 from trunkline.search.own_tool_definitions import (
     SEARCHING,
@@ -64,7 +64,7 @@ class OwnTools(ToolsOnlySource):
         self._discovery = discovery
         self._sink: SourceSink | None = None
         self._started_at = time.monotonic()
-        self._handlers: Final[dict[str, Callable[[Call], Answer | None]]] = {
+        self._handlers: Final[dict[str, Callable[[Call], JsonObject | None]]] = {
             "list_servers": self._list_servers,
             "server_health": self._server_health,
             "list_tools": self._list_tools,
@@ -103,7 +103,7 @@ class OwnTools(ToolsOnlySource):
     def forget(self, session: str) -> None:
         self._discovery.provisioning.forget(session)
 
-    def _answer(self, call: Call, make: Callable[[], Answer | None]) -> None:
+    def _answer(self, call: Call, make: Callable[[], JsonObject | None]) -> None:
         """Finish the call with what `make` returns, unless that is None: then it is answered later."""
         if call.done:
             return
@@ -130,7 +130,7 @@ class OwnTools(ToolsOnlySource):
         # Right after a start a server may not have listed its tools yet.
         self._router.when_listed(lambda: self._answer(call, provision))
 
-    def _unprovision_tools(self, call: Call) -> Answer:
+    def _unprovision_tools(self, call: Call) -> JsonObject:
         return self._discovery.unprovision(call.caller, read_arguments(call.params, UnprovisionArguments))
 
     def _find_tool(self, call: Call) -> None:
@@ -144,8 +144,8 @@ class OwnTools(ToolsOnlySource):
 
         self._discovery.find(call.caller, query, [], then)
 
-    def _found(self, found: Sequence[ToolEntry], limit: int | None) -> Answer:
-        tools: list[Answer] = []
+    def _found(self, found: Sequence[ToolEntry], limit: int | None) -> JsonObject:
+        tools: list[JsonObject] = []
         for rank, entry in enumerate(found[: bounded(limit, _FOUND, MAX_FOUND)]):
             described = _described(entry)
             schema = parse_definition(entry.tool).input_schema if rank < _WITH_SCHEMA else b""
@@ -156,51 +156,40 @@ class OwnTools(ToolsOnlySource):
 
     # -- tools that inform ----------------------------------------------------------------------------------------
 
-    def _list_servers(self, call: Call) -> Answer:
+    def _list_servers(self, call: Call) -> JsonObject:
         read_arguments(call.params, NoArguments)
-        lines: list[Answer] = []
+        lines: list[JsonObject] = []
         for status in server_statuses(self._router):
-            line: Answer = {"name": status.name, "state": status.state, "tools": status.tools}
+            line: JsonObject = {"name": status.name, "state": status.state, "tools": status.tools}
             reason = shortened(status.reason or status.last_error)
             lines.append(line | {"reason": reason} if reason and status.state != "ready" else line)
         return {"servers": lines}
 
-    def _server_health(self, call: Call) -> Answer:
+    def _server_health(self, call: Call) -> JsonObject:
         arguments = read_arguments(call.params, ServerArguments)
         name = known_server(arguments.server, list(self._router.registry.servers()))
         statuses = server_statuses(self._router)
-        if name is not None:
+        if name is None:
+            shown = map(_shortened_status, statuses)
+        else:
             found = (status for status in statuses if status.name == name)
-            shown = [replace(status, collisions=first_of(status.collisions, MAX_NAMED)) for status in found]
-            return {"servers": [status_json(status) for status in shown]}
-        shown = [
-            replace(
-                status,
-                reason=status.reason[:_BRIEF],
-                hint=status.hint[:_BRIEF],
-                last_error=status.last_error[:_BRIEF],
-                stderr_tail=status.stderr_tail[-_BRIEF:],  # its end is what explains a failure
-                collisions=first_of(status.collisions, 5),
-                warnings=first_of(status.warnings, 5),
-            )
-            for status in statuses
-        ]
+            shown = (replace(status, collisions=first_of(status.collisions, MAX_NAMED)) for status in found)
         return {"servers": [status_json(status) for status in shown]}
 
-    def _list_tools(self, call: Call) -> Answer:
+    def _list_tools(self, call: Call) -> JsonObject:
         arguments = read_arguments(call.params, ListToolsArguments)
         server = known_server(arguments.server, list(self._router.registry.servers()))
         entries = [entry for entry in server_tools(self._seen_by(call)) if server in (None, entry.tool.source)]
         start = max(arguments.offset or 0, 0)
         wanted = entries[start : start + bounded(arguments.limit, PAGE, MAX_PAGE)]
         tools = list(_within_bounds(wanted))
-        answer: Answer = {"tools": tools, "total": len(entries)}
+        answer: JsonObject = {"tools": tools, "total": len(entries)}
         following = start + len(tools)
         if tools and following < len(entries):
             answer["nextOffset"] = following
         return answer | not_ready(self._router, server)
 
-    def _registry_summary(self, call: Call) -> Answer:
+    def _registry_summary(self, call: Call) -> JsonObject:
         read_arguments(call.params, NoArguments)
         catalog = self._seen_by(call)
         servers = self._router.registry.servers()
@@ -226,7 +215,7 @@ class OwnTools(ToolsOnlySource):
         return self._router.views.of(call.caller)
 
 
-def _described(entry: ToolEntry) -> Answer:
+def _described(entry: ToolEntry) -> JsonObject:
     """A tool by its name and address: one that lost its name to another is called by its address."""
     tool = entry.tool
     return {
@@ -237,7 +226,19 @@ def _described(entry: ToolEntry) -> Answer:
     }
 
 
-def _within_bounds(entries: Iterable[ToolEntry]) -> Iterable[Answer]:
+def _shortened_status(status: ServerStatus) -> ServerStatus:
+    return replace(
+        status,
+        reason=status.reason[:_BRIEF],
+        hint=status.hint[:_BRIEF],
+        last_error=status.last_error[:_BRIEF],
+        stderr_tail=status.stderr_tail[-_BRIEF:],  # its end is what explains a failure
+        collisions=first_of(status.collisions, 5),
+        warnings=first_of(status.warnings, 5),
+    )
+
+
+def _within_bounds(entries: Iterable[ToolEntry]) -> Iterable[JsonObject]:
     """As many tools as fit into a page, and at least one, so that paging makes progress."""
     size_bytes = 0
     for entry in entries:
@@ -249,7 +250,7 @@ def _within_bounds(entries: Iterable[ToolEntry]) -> Iterable[Answer]:
         yield described
 
 
-def _result(answer: Answer, *, structured: bool) -> Result:
+def _result(answer: JsonObject, *, structured: bool) -> Result:
     """As structured content and as text too, for clients differ in which of the two they show their model; the tools
     that search answer as text alone, as every token of theirs is paid for."""
     content = encode(answer)

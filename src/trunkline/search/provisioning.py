@@ -17,7 +17,7 @@ from trunkline.runtime.safe_calls import call_safely
 MAX_HANDLES_PER_PRINCIPAL: Final = 256
 MAX_GRANTED: Final = 10_000
 MAX_HANDLE: Final = 200
-Key = tuple[str, str, str]
+_HolderKey = tuple[str, str, str]
 _HANDLE: Final = "handle"
 _SESSION: Final = "session"
 
@@ -51,7 +51,7 @@ class ProvisionedTools:
         yield from self.found
 
     def add_requested(self, address: str, tokens: int) -> bool:
-        """Add a tool until it is removed, if it fits; whether it does."""
+        """List a tool until it is removed, if there is room for it. Returns whether there was."""
         if address not in self.requested:
             if tokens > self.room:
                 return False
@@ -90,7 +90,7 @@ class ProvisionedTools:
         self._make_room()
 
     def _make_room(self) -> None:
-        """Those found longest ago leave the list first."""
+        """Drop the tools that were found longest ago from the list."""
         while self.found and self.tokens > self.budget:
             del self.found[next(iter(self.found))]
             self.version += 1
@@ -108,10 +108,10 @@ class Provisioning:
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.on_change: list[Callable[[], None]] = []
-        self._held: OrderedDict[Key, ProvisionedTools] = OrderedDict()
+        self._held: OrderedDict[_HolderKey, ProvisionedTools] = OrderedDict()
 
     def existing(self, caller: Caller, handle: str | None = None) -> ProvisionedTools | None:
-        """None where nothing was ever provisioned."""
+        """The tools of a session; None if it was never given any."""
         return self._held.get(_key(caller, handle))
 
     def of(self, caller: Caller, handle: str | None = None) -> ProvisionedTools:
@@ -141,7 +141,7 @@ class Provisioning:
         self._held.pop((_SESSION, session, ""), None)
 
 
-def _key(caller: Caller, handle: str | None) -> Key:
+def _key(caller: Caller, handle: str | None) -> _HolderKey:
     if handle:
         if len(handle) > MAX_HANDLE or not handle.isprintable():
             raise InvalidArguments(f"`session` is a name of at most {MAX_HANDLE} printable characters")

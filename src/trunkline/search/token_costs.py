@@ -53,22 +53,22 @@ _LARGE_BYTES: Final = 250_000
 """A definition of more is counted as its server wrote it: writing it anew would take longer than counting."""
 
 
-class _Shown(msgspec.Struct):
-    """What of a definition a model is shown, in the order in which it is shown."""
+class _ModelView(msgspec.Struct):
+    """The members of a definition that a model is shown, in the order in which it is shown them."""
 
     name: Any = ""
     description: Any = ""
     input_schema: Any = msgspec.field(name="inputSchema", default_factory=dict[str, Any])
 
 
-class _ShownAsWritten(msgspec.Struct):
+class _RawModelView(msgspec.Struct):
     name: Raw = Raw(b'""')
     description: Raw = Raw(b'""')
     input_schema: Raw = msgspec.field(name="inputSchema", default=Raw(b"{}"))
 
 
-_decode: Final = msgspec.json.Decoder(_Shown).decode
-_decode_as_written: Final = msgspec.json.Decoder(_ShownAsWritten).decode
+_decode: Final = msgspec.json.Decoder(_ModelView).decode
+_decode_as_written: Final = msgspec.json.Decoder(_RawModelView).decode
 
 
 def tokens_of(definition: bytes) -> int:
@@ -107,7 +107,7 @@ Mode = Literal["all", "search"]
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class ListCosts:
     """In tokens. `everything` is the whole list, `search` the list of a client that has found nothing yet, and
     `dialogue` the most that one search costs: both lists, and what was found in the answer and in the second list."""
 
@@ -151,12 +151,12 @@ class TokenCosts:
         if len(known) > 2 * len(entries) + _SPARE:
             self._known = {entry.tool: known[entry.tool] for entry in entries if entry.tool in known}
 
-    def of_catalog(self, catalog: Catalog, always: list[ToolEntry], budget: int) -> Costs:
+    def of_catalog(self, catalog: Catalog, always: list[ToolEntry], budget: int) -> ListCosts:
         """`always` are the tools that are listed to a client that searches."""
         entries = listed(catalog)
         base = sum(map(self.of, always))
         most = sum(nlargest(DEFAULT_LIMIT, (self.of(entry) for entry in entries if entry.source != RESERVED_SOURCE)))
-        return Costs(
+        return ListCosts(
             everything=sum(map(self.of, entries)),
             search=base,
             dialogue=_dialogue(base, most, budget),
@@ -164,7 +164,7 @@ class TokenCosts:
         )
 
     def chosen(self, catalog: Catalog, always: list[ToolEntry], budget: int) -> Mode:
-        """As `Costs.chosen`, without reading thousands of definitions to know that they are many."""
+        """As `ListCosts.chosen`, without reading thousands of definitions to know that they are many."""
         certain = _dialogue(sum(map(self.of, always)), budget, budget)
         total = 0
         for entry in listed(catalog):

@@ -40,10 +40,6 @@ class CallFields:
     origin: str = ""
     error: str = ""
 
-    def as_in_span(self) -> Iterable[tuple[str, str]]:
-        fields = (("tool.name", self.name), ("tool.source", self.origin), ("error.type", self.error))
-        return (field for field in fields if field[1])
-
 
 def caller_fields(principal: str, session: str | None, client: str) -> Iterable[tuple[str, str]]:
     """Of the session only its beginning is shown: whoever has the whole id can use the session."""
@@ -77,7 +73,8 @@ class JsonFormat:
         ]
         if target.outcome in CODES:
             fields += [("code", target.outcome), ("executed", target.executed)]
-        fields += target.as_in_span()
+        in_span = [("tool.name", target.name), ("tool.source", target.origin), ("error.type", target.error)]
+        fields += [field for field in in_span if field[1]]
         return f'{self._members(fields, NAME_LIMIT)},"ms":'
 
     def tail(self, caller: Iterable[tuple[str, str]]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 
 from trunkline.config.sources import SourceSection
-from trunkline.gateway.operations import Leases
+from trunkline.gateway.operations import ServiceLeases
 
 SECTION = SourceSection()
 
@@ -14,7 +14,7 @@ SECTION = SourceSection()
 def test_a_lease_ends_unless_it_is_renewed_or_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         ended: list[str] = []
-        leases = Leases(ended.append)
+        leases = ServiceLeases(ended.append)
         assert leases.hold("a", SECTION, 10)
         assert leases.hold("b", SECTION, 10)
         assert leases.hold("c", SECTION, 10)
@@ -32,7 +32,7 @@ def test_a_lease_ends_unless_it_is_renewed_or_given_up(monkeypatch: pytest.Monke
 def test_nothing_ends_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         ended: list[str] = []
-        leases = Leases(ended.append)
+        leases = ServiceLeases(ended.append)
         leases.hold("a", SECTION, 1)
         leases.close()
         await asyncio.sleep(5)
@@ -46,7 +46,7 @@ def test_a_service_that_renewed_its_lease_while_we_were_stopped_keeps_it(monkeyp
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ClockLoop)
         ended: list[str] = []
-        leases = Leases(ended.append)
+        leases = ServiceLeases(ended.append)
         leases.hold("renewed", SECTION, 10)
         leases.hold("silent", SECTION, 10)
         await asyncio.sleep(8)

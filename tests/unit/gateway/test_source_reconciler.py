@@ -63,7 +63,7 @@ class ReconcilerRig:
         self.ships.append(ship)
         return ship
 
-    def apply(self, **urls: str) -> source_reconciler.Changes:
+    def apply(self, **urls: str) -> source_reconciler.SourceChanges:
         return self.reconciler.apply({name: McpHttpSection(url=url, prefix=name) for name, url in urls.items()})
 
     async def states(self, **states: str) -> None:
@@ -85,7 +85,7 @@ async def test_a_source_that_cannot_be_built_is_down_and_all_others_come_and_go(
     rig.apply(one="1", two="2", three="3")
     await rig.states(one="ready", two="ready", three="ready")
     rig.build = sinks
-    assert rig.apply(one="1", two="other", four="4") == source_reconciler.Changes(
+    assert rig.apply(one="1", two="other", four="4") == source_reconciler.SourceChanges(
         added=("four",), replaced=("two",), removed=("three",), unchanged=("one",)
     )
     await rig.states(one="ready", two="down", four="down")

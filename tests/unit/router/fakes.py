@@ -13,7 +13,7 @@ from trunkline.core.call import Call, Caller, Failure, Json, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health, ResourceWatch, Sink, State, TaskWatch
-from trunkline.core.tool import Item, Snapshot, ToolDefinition
+from trunkline.core.tool import ItemDefinition, Snapshot, ToolDefinition
 from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import NameRules, RouterOptions, SourceOptions
 from trunkline.router.registry import SourceSink
@@ -62,8 +62,8 @@ def tools_snapshot(source: str, *names: str) -> Snapshot:
     return Snapshot(tools=tuple(ToolDefinition(source, name, json.dumps({"name": name}).encode()) for name in names))
 
 
-def item(source: str, member: str, key: str, **more: Any) -> Item:
-    return Item(source, key, json.dumps({member: key, **more}, separators=(",", ":")).encode())
+def item(source: str, member: str, key: str, **more: Any) -> ItemDefinition:
+    return ItemDefinition(source, key, json.dumps({member: key, **more}, separators=(",", ":")).encode())
 
 
 def full_snapshot(

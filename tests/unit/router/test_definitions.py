@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.support.fault.tools import FANCY
 
-from trunkline.core.tool import Item, Snapshot, ToolDefinition
+from trunkline.core.tool import ItemDefinition, Snapshot, ToolDefinition
 from trunkline.router.definitions import DefinitionStore, fingerprint
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
@@ -18,9 +18,12 @@ SNAPSHOT = Snapshot(
         ToolDefinition("s", "fancy", FANCY),
         ToolDefinition("s", 'we"ird é\n', b'{"name":"we\\"ird \\u00e9\\n","x":1.10}'),
     ),
-    prompts=(Item("s", "greet", b'{"name":"greet","x":1.10}'),),
-    resources=(Item("s", "test://a b", b'{"uri":"test://a b"}'), Item("s", "\u00e9", b'{"uri":"\\u00e9"}')),
-    templates=(Item("s", "test://{x}", b'{"uriTemplate":"test://{x}"}'),),
+    prompts=(ItemDefinition("s", "greet", b'{"name":"greet","x":1.10}'),),
+    resources=(
+        ItemDefinition("s", "test://a b", b'{"uri":"test://a b"}'),
+        ItemDefinition("s", "\u00e9", b'{"uri":"\\u00e9"}'),
+    ),
+    templates=(ItemDefinition("s", "test://{x}", b'{"uriTemplate":"test://{x}"}'),),
     instructions="be nice",
     server_info=b'{"name":"x","version":"1","extra":123456789012345678901234567890}',
     capabilities=b'{"tools":{"listChanged":true}}',

@@ -11,7 +11,7 @@ from tests.unit.router.fakes import RouterRig, full_snapshot
 
 from trunkline.core.call import Caller
 from trunkline.core.hidden_text import reveal
-from trunkline.core.tool import Item, Snapshot, ToolDefinition
+from trunkline.core.tool import ItemDefinition, Snapshot, ToolDefinition
 from trunkline.router.aggregation import joined_instructions
 from trunkline.router.sanitizing import reveal_json, reveal_snapshot
 from trunkline.router.status import server_statuses
@@ -84,7 +84,7 @@ async def test_a_resource_is_read_by_the_address_that_is_listed(tmp_path: Path) 
     rig = RouterRig(tmp_path)
     rig.add("s", state=None)
     uri = "test://a\u200bb"
-    item = Item("s", uri, json.dumps({"uri": uri, "name": "x\u2066"}).encode())
+    item = ItemDefinition("s", uri, json.dumps({"uri": uri, "name": "x\u2066"}).encode())
     rig.sinks["s"].publish(Snapshot(resources=(item,), capabilities=b'{"resources":{}}'))
     resources = rig.router.catalog.resources
     (listed,) = json.loads(resources.listing)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.tool import ToolDefinition
+from trunkline.router.catalog import says_read_only
 from trunkline.search.definitions import MAX_TAGS, SHORT, ParsedDefinition, parse_definition, shortened
 
 
@@ -79,4 +80,4 @@ def test_there_is_a_bound_on_tags() -> None:
     ],
 )
 def test_only_a_plain_true_says_read_only(annotations: bytes, read_only: bool) -> None:
-    assert facts(b'{"annotations":%b}' % annotations).read_only is read_only
+    assert says_read_only(b'{"annotations":%b}' % annotations) is read_only

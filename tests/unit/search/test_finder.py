@@ -16,8 +16,8 @@ from tests.unit.search.rig import Registry, tool
 from trunkline.config.settings import SearchSettings
 from trunkline.core.call import Caller
 from trunkline.core.tool import Snapshot, ToolDefinition
-from trunkline.search.finder import KEPT, SearchResult
-from trunkline.search.index.corpus import Collection
+from trunkline.search.finder import MAX_INDEXED, SearchResult
+from trunkline.search.index.catalog_index import CatalogIndex
 from trunkline.search.index.vectors import VectorStore
 
 MANY = tuple(tool("vast", f"export_{number}", f"Export the invoice number {number}") for number in range(1500))
@@ -101,13 +101,13 @@ async def test_a_search_is_answered_although_many_sessions_search_lists_of_their
     assert [each[0].entries[0].name for each in found] == [f"tide_{number}" for number in numbers]
     found.clear()
     here.search("high water")
-    assert 0 < indexes() <= KEPT
+    assert 0 < indexes() <= MAX_INDEXED
 
 
 def indexes() -> int:
     """How many there are in memory."""
     gc.collect()
-    return sum(type(thing) is Collection for thing in gc.get_objects())
+    return sum(type(thing) is CatalogIndex for thing in gc.get_objects())
 
 
 async def test_a_library_that_does_not_load_is_told_of_and_tried_again(
@@ -131,7 +131,7 @@ async def test_an_index_that_fails_is_told_of_and_tried_again(tmp_path: Path, mo
     here.events.noted.append(lambda note: notes.append(note.message))
     found = [await here.begin()]
     with monkeypatch.context() as broken:
-        broken.setattr(Collection, "step", lambda collection: 1 / 0)
+        broken.setattr(CatalogIndex, "step", lambda index: 1 / 0)
         await until(lambda: notes, "the operator is told")
     assert "ZeroDivisionError" in notes[0]
     found.append(here.search("high water"))
@@ -206,11 +206,11 @@ async def test_a_catalog_that_cannot_take_over_what_is_known_keeps_no_other_from
     here.sinks["restless"].publish_for("session", Snapshot(tools=version(1)))
     found = [here.search("high water"), here.search("high water", "session")]
     await until(lambda: all(found), "both are indexed")
-    bad, good = finder._kept.values()
+    bad, good = finder._indexes.values()
     bugs = reported_bugs()
     refreshed: list[int] = []
-    bad.collection.refresh = broken
-    good.collection.refresh = lambda: refreshed.append(1)
+    bad.index.refresh = broken
+    good.index.refresh = lambda: refreshed.append(1)
     finder._refresh()
     assert refreshed == [1]
     assert len(bugs) == 1

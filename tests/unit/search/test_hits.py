@@ -3,16 +3,16 @@ from __future__ import annotations
 import random
 
 from trunkline.search.index.arrays import np
-from trunkline.search.index.ranking import Hit, Scored, top_positions
+from trunkline.search.index.ranking import CatalogScores, Hit, top_positions
 
 
 def floats(*values: float):
     return np.array(values, dtype=np.float32)
 
 
-def scored(lexical, cosine=None, unmatched_weight: float = 0.0) -> Scored:
+def scored(lexical, cosine=None, unmatched_weight: float = 0.0) -> CatalogScores:
     known = np.full(len(lexical), cosine is not None)
-    return Scored(scores=lexical, lexical=lexical, cosine=cosine, known=known, unmatched_weight=unmatched_weight)
+    return CatalogScores(scores=lexical, lexical=lexical, cosine=cosine, known=known, unmatched_weight=unmatched_weight)
 
 
 def positions(hits: list[Hit]) -> list[int]:

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 from tests.support.waiting import until
 
 from trunkline.search.index import vectors as vectors_module
 from trunkline.search.index.arrays import np
-from trunkline.search.index.encoder import EncoderUnavailable
+from trunkline.search.index.encoder import Encoder
+from trunkline.search.index.query_encoder import query_vectors
+from trunkline.search.index.vector_file import records_of, vectors_of
 from trunkline.search.index.vectors import VectorStore
 
 TEXTS = ["github create issue: Opens an issue", "mail send: Sends a message", "files read: Gives back a file"]
@@ -167,29 +168,10 @@ async def test_closing_in_the_middle_ends_the_threads_and_later_wishes_are_not_m
     assert not store.matrix(TEXTS)[1].any()
 
 
-def test_programs_without_a_loop_can_wait_for_their_vectors(tmp_path):
-    first = VectorStore(tmp_path)
-    vectors = first.encode_now([*TEXTS, TEXTS[0]])
-    assert (vectors[0] == vectors[3]).all()
-    assert first.matrix(TEXTS)[1].all()
-    first.request(TEXTS)
-    again = VectorStore(tmp_path, data=tmp_path / "no encoder")
-    assert (again.encode_now(TEXTS) == vectors[:3]).all()
-    assert int(np.argmax(vectors[:3] @ first.query_now("open a ticket about a bug"))) == 0
-    with pytest.raises(EncoderUnavailable):
-        again.query_now("anything")
-
-
-def test_programs_that_wait_get_vectors_also_where_nothing_can_be_kept(tmp_path):
-    (tmp_path / "search").write_text("a file stands in the way")
-    notes: list[str] = []
-    assert VectorStore(tmp_path, note=notes.append).encode_now(TEXTS).any(axis=1).all()
-    assert len(notes) == 1
-
-
-async def test_waiting_or_not_gives_the_same_vectors():
+async def test_vectors_are_those_of_the_encoder():
+    encoder = Encoder()
     async with kept() as here:
         here.store.request(TEXTS)
         matrix = await here.all_known(TEXTS)
-        assert (await asked(here.store, "read") == here.store.query_now("read")).all()
-    assert (VectorStore(None).encode_now(TEXTS) == matrix).all()
+        assert (await asked(here.store, "read") == query_vectors(encoder.encode, "read")).all()
+    assert (vectors_of(records_of(encoder.encode(TEXTS))) == matrix).all()

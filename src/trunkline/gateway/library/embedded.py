@@ -27,7 +27,6 @@ from trunkline.search.finder import SearchResult, server_tools
 from trunkline.sources import section_kinds
 from trunkline.telemetry.redaction import Redactor
 
-_STARTING: Final = "starting"
 _SEARCH_S: Final = 30.0
 
 
@@ -85,12 +84,10 @@ class EmbeddedGateway:
 
     async def settled(self) -> None:
         """Wait until no server is starting, or until `close`."""
-        while not self._closing and self._some_start():
+        servers = self.router.registry.servers
+        while not self._closing and any(admission.health.state == "starting" for admission in servers().values()):
             self._health_event.clear()
             await self._health_event.wait()
-
-    def _some_start(self) -> bool:
-        return any(admission.health.state == _STARTING for admission in self.router.registry.servers().values())
 
     def _health_changed(self, source: str, health: Health) -> None:
         self._health_event.set()
@@ -119,7 +116,7 @@ class EmbeddedGateway:
 # -- the log: events go to the logger `trunkline` of the standard library, for the program to handle ------------------
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_WELL: Final = frozenset({"starting", "ready", "disabled"})
+_FINE_STATES: Final = frozenset({"starting", "ready", "disabled"})
 
 log: Final = logging.getLogger("trunkline")
 
@@ -137,7 +134,7 @@ class StandardLog:
             log.warning("%s", self._redact(str(problem)))
 
     def _health_changed(self, source: str, health: Health) -> None:
-        level = logging.INFO if health.state in _WELL else logging.WARNING
+        level = logging.INFO if health.state in _FINE_STATES else logging.WARNING
         reason = f": {health.reason}" if health.reason else ""
         log.log(level, "%s", self._redact(f"{source} is {health.state}{reason}"))
 

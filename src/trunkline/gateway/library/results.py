@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from trunkline.core.call import Call, Failure, Json, NeedsInput, RemoteError, Result
-from trunkline.core.errors import NOT_ANSWERED, SOURCE_PROTOCOL, Problem
+from trunkline.core.errors import NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
 from trunkline.gateway.library.errors import CallError, ServerError
 from trunkline.router.catalog import ToolEntry
 
@@ -74,13 +74,15 @@ def result_of(call: Call) -> CallResult:
         case Result(raw=raw):
             return _result(call, bytes(raw))
         case RemoteError(raw=raw):
-            raise _server_error(call, raw)
+            error = _object(raw)
+            code = error.get("code")
+            rpc_code = code if isinstance(code, int) else 0
+            raise ServerError(call.source, call.tool, rpc_code, _text(error.get("message")), error.get("data"))
         case Failure(problem=problem):
             raise CallError(problem)
         case NeedsInput():
-            raise CallError(
-                _problem(call, NOT_ANSWERED, "the tool asks its client for input, which the library does not support")
-            )
+            what = "the tool asks its client for input, which the library does not support"
+            raise CallError(_problem(call, NOT_ANSWERED, what))
         case None:
             raise AssertionError("the call has not ended")
 
@@ -104,13 +106,7 @@ def _blocks(content: Any) -> list[Object]:
     return [cast(Object, block) for block in blocks if isinstance(block, dict)]
 
 
-def _server_error(call: Call, raw: Json) -> CallError:
-    error = _object(raw)
-    code, message = error.get("code"), _text(error.get("message"))
-    return ServerError(call.source, call.tool, code if isinstance(code, int) else 0, message, error.get("data"))
-
-
-def _problem(call: Call, code: Any, what: str) -> Problem:
+def _problem(call: Call, code: Code, what: str) -> Problem:
     message = f"Server {call.source}: {what}"
     return Problem(code=code, message=message, source=call.source, tool=call.tool, phase="sent", executed="unknown")
 
@@ -141,15 +137,8 @@ class Progress:
 
 def read_progress(params: Json) -> Progress | None:
     """Decode a progress notification; None if it is malformed."""
-    try:
-        values = msgspec.json.decode(params, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    progress, total, message = values.get("progress"), values.get("total"), values.get("message")
+    values = _object(params)
+    progress, total = values.get("progress"), values.get("total")
     if not isinstance(progress, int | float):
         return None
-    return Progress(
-        progress,
-        total if isinstance(total, int | float) else None,
-        message if isinstance(message, str) else "",
-    )
+    return Progress(progress, total if isinstance(total, int | float) else None, _text(values.get("message")))

@@ -45,7 +45,7 @@ class BadWeights(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Norm:
+class LayerNorm:
     gain: Floats
     shift: Floats
 
@@ -63,11 +63,11 @@ class Layer:
     attention: Linear
     """Queries (scaled for the softmax), keys and values: three parts."""
     attended: Linear
-    attention_norm: Norm
+    attention_norm: LayerNorm
     widen: Linear
     narrow: Linear
     """Halved, as its input is twice the GELU."""
-    norm: Norm
+    norm: LayerNorm
 
 
 class Embeddings:
@@ -89,12 +89,12 @@ class Weights:
     pieces: Embeddings
     positions: Floats
     """With the token type added, which is the same for every piece."""
-    norm: Norm
+    norm: LayerNorm
     layers: tuple[Layer, ...]
 
 
 def load_weights(path: Path) -> Weights:
-    """Raises OSError and BadWeights."""
+    """Read the weights from their file. Raises OSError and BadWeights."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -135,8 +135,8 @@ def _parts_out(weight: Floats) -> Floats:
     return np.ascontiguousarray(weight.reshape(-1, HEADS, HEAD, DIMENSIONS).transpose(0, 1, 3, 2))
 
 
-def _norm(arrays: Arrays, name: str) -> Norm:
-    return Norm(_floats(arrays[f"{name}.weight"]), _floats(arrays[f"{name}.bias"]))
+def _norm(arrays: Arrays, name: str) -> LayerNorm:
+    return LayerNorm(_floats(arrays[f"{name}.weight"]), _floats(arrays[f"{name}.bias"]))
 
 
 def _matrix(arrays: Arrays, name: str) -> Floats:
@@ -225,7 +225,7 @@ def _parts(x: Floats, linear: Linear) -> Floats:
     return rows
 
 
-def _normalised(x: Floats, norm: Norm) -> Floats:
+def _normalised(x: Floats, norm: LayerNorm) -> Floats:
     """Layer normalization, in place."""
     x -= np.add.reduce(x, axis=-1, keepdims=True) * np.float32(1 / DIMENSIONS)
     variance = np.einsum("ij,ij->i", x, x) * np.float32(1 / DIMENSIONS)

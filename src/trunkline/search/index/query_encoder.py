@@ -21,7 +21,7 @@ from trunkline.search.index.arrays import Floats
 from trunkline.search.index.encoder import LazyEncoder
 from trunkline.search.index.words import MAX_QUERY
 
-Then = Callable[[Floats | None], object]
+OnVector = Callable[[Floats | None], object]
 
 _MOST_WAITING: Final = 64
 _REMEMBERED: Final = 256
@@ -69,12 +69,12 @@ class QueryEncoder:
         self._encoder = encoder
         self._failed = failed
         self._queue: SimpleQueue[tuple[str, AbstractEventLoop] | None] = SimpleQueue()
-        self._waiting: dict[str, list[tuple[AbstractEventLoop, Then]]] = {}
+        self._waiting: dict[str, list[tuple[AbstractEventLoop, OnVector]]] = {}
         self._recent: dict[str, Floats] = {}
         self._thread: threading.Thread | None = None
         self._closing = False
 
-    def ask(self, text: str, loop: AbstractEventLoop, then: Then) -> None:
+    def ask(self, text: str, loop: AbstractEventLoop, then: OnVector) -> None:
         """Call `then` with the vector, or None: at once if the text was asked lately, else later."""
         vector = self._recent.pop(text, None)
         if vector is not None:

@@ -76,7 +76,7 @@ class MatchExplanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class CatalogScores:
     """The scores of a whole catalog for one query."""
 
     scores: Floats

@@ -120,7 +120,7 @@ class VectorFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[bool]:
-        """Hold the lock of the file; whether it could be had."""
+        """Hold the lock of the file. Yields whether it was acquired in time."""
         lock = os.open(self._path.with_name("vectors.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             yield _lock(lock)

@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 from trunkline.search.index.arrays import Flags, Floats, np
 from trunkline.search.index.background_encoder import BackgroundEncoder
 from trunkline.search.index.encoder import DATA, MODEL_ID, EncoderUnavailable, LazyEncoder
-from trunkline.search.index.query_encoder import QueryEncoder, Then, query_vectors
-from trunkline.search.index.vector_file import ZERO_RECORD, VectorFile, records_of, text_key, vectors_of
+from trunkline.search.index.query_encoder import OnVector, QueryEncoder
+from trunkline.search.index.vector_file import ZERO_RECORD, VectorFile, vectors_of
 from trunkline.search.index.wordpiece import MAX_CHARACTERS
 
 T = TypeVar("T")
@@ -80,33 +80,13 @@ class VectorStore:
         """About how many texts have no vector yet."""
         return self._background.pending
 
-    def encode_now(self, texts: Sequence[str]) -> Floats:
-        """The vectors of these texts, for programs that can wait. Raises EncoderUnavailable."""
-        missing = {text_key(text): text for text in self._missing(texts)}
-        kept = self._file.find(missing)[0] if self._file is not None else {}
-        self._add({missing[key]: record for key, record in kept.items()})
-        rest = {key: text for key, text in missing.items() if key not in kept}
-        if rest:
-            fresh = dict(zip(rest, records_of(self._encoder.get().encode(list(rest.values()))), strict=True))
-            self._add({rest[key]: record for key, record in fresh.items()})
-            try:
-                if self._file is not None:
-                    self._file.keep(fresh)
-            except OSError as problem:
-                self._note_once(_explained(problem))
-        return self.matrix(texts)[0]
-
     # -- vectors of queries ---------------------------------------------------------------------------------------
 
-    def query(self, text: str, then: Then) -> None:
+    def query(self, text: str, then: OnVector) -> None:
         """Call `then` with the vector of a query, or a row for each piece of a long one: at once if asked lately, else
         from the loop. It is None if there is no encoder, too many are waiting, or the store is closed."""
         self._loop = asyncio.get_running_loop()
         self._queries.ask(text[:MAX_CHARACTERS], self._loop, then)
-
-    def query_now(self, text: str) -> Floats:
-        """As `query`, for programs that can wait. Raises EncoderUnavailable."""
-        return query_vectors(self._encoder.get().encode, text)
 
     async def close(self) -> None:
         """End both threads and save what was encoded."""

@@ -16,7 +16,7 @@ import msgspec
 
 from trunkline.core.call import Call
 from trunkline.core.errors import GatewayError
-from trunkline.core.tool import LISTS, Item, ListName, Snapshot, ToolDefinition
+from trunkline.core.tool import LISTS, ItemDefinition, ListName, Snapshot, ToolDefinition
 from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -231,8 +231,8 @@ class ServerListing:
             freshness={name: listed.freshness for name, listed in lists.items() if listed.freshness is not None},
         )
 
-    def _items(self, lists: _Lists, name: ListName) -> tuple[Item, ...]:
-        return tuple(Item(self._source, key, definition) for key, definition in lists.get(name, FetchedList()).items)
+    def _items(self, lists: _Lists, name: ListName) -> tuple[ItemDefinition, ...]:
+        return tuple(ItemDefinition(self._source, key, definition) for key, definition in lists.get(name, FetchedList()).items)
 
 
 def announced_kinds(server: InitializeResult) -> dict[str, bool]:

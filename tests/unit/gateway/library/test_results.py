@@ -78,6 +78,12 @@ def test_a_tool_that_asks_its_client_gets_no_answer() -> None:
     assert failed.value.code == "TL314"
 
 
+def entry_of(definition: bytes, *, exposed: str | None) -> ToolEntry:
+    entry = ToolEntry("s", "t", (), Defined("s", "t", definition), b"")
+    entry.exposed = exposed
+    return entry
+
+
 def test_a_tool_has_what_its_server_said() -> None:
     definition = {
         "name": "t",
@@ -87,7 +93,7 @@ def test_a_tool_has_what_its_server_said() -> None:
         "annotations": {"title": "T", "readOnlyHint": True},
         "x-more": 1,
     }
-    tool = tool_of(ToolEntry(Defined("s", "t", json.dumps(definition).encode()), "s_t", b""))
+    tool = tool_of(entry_of(json.dumps(definition).encode(), exposed="s_t"))
     assert (tool.name, tool.address, tool.server, tool.title) == ("s_t", "s.t", "s", "T")
     assert (tool.description, tool.input_schema, tool.output_schema) == ("does", {"type": "object"}, {"type": "object"})
     assert tool.annotations["readOnlyHint"] is True
@@ -95,7 +101,7 @@ def test_a_tool_has_what_its_server_said() -> None:
 
 
 def test_a_tool_without_a_name_of_its_own_is_called_by_its_address() -> None:
-    tool = tool_of(ToolEntry(Defined("s", "t", b'{"description":3,"inputSchema":[]}'), None, b""))
+    tool = tool_of(entry_of(b'{"description":3,"inputSchema":[]}', exposed=None))
     assert (tool.name, tool.description, tool.input_schema, tool.output_schema) == ("s.t", "", {}, None)
 
 

@@ -13,7 +13,7 @@ from tests.support.waiting import at_most
 
 from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.arrays import Flags, Floats, np
-from trunkline.search.index.corpus import Collection, Corpus, Entry, Group
+from trunkline.search.index.catalog_index import CatalogIndex, Entry, SegmentCache, ServerTools
 from trunkline.search.index.lexical import Vocabulary
 
 VERBS = ("create", "list", "delete", "search", "update", "send", "read", "count")
@@ -25,31 +25,31 @@ def entry(server: str, name: str, description: str = "", shown: str | None = Non
     return ToolDefinition(server, name, json.dumps(definition).encode()), shown, tags
 
 
-def servers(count: int, tools: int, seed: int = 1) -> list[Group]:
+def servers(count: int, tools: int, seed: int = 1) -> list[ServerTools]:
     draw = random.Random(seed)
-    groups: list[Group] = []
+    groups: list[ServerTools] = []
     for number in range(count):
         server = f"server{number}"
         names = [f"{draw.choice(VERBS)}_{draw.choice(THINGS)}_{tool}" for tool in range(tools)]
         made = tuple(entry(server, name, f"To {' or '.join(draw.sample(VERBS, 3))} things") for name in names)
-        groups.append(Group(server, f"About {draw.choice(THINGS)}", made))
+        groups.append(ServerTools(server, f"About {draw.choice(THINGS)}", made))
     return groups
 
 
-def built(corpus: Corpus, groups: Sequence[Group]) -> Collection:
-    collection = corpus.begin(groups)
-    while collection.step():
+def built(segment_cache: SegmentCache, groups: Sequence[ServerTools]) -> CatalogIndex:
+    index = segment_cache.begin(groups)
+    while index.step():
         pass
-    assert collection.ready
-    return collection
+    assert index.ready
+    return index
 
 
-def collection_of(*entries: Entry) -> Collection:
-    return built(Corpus(), [Group("s", "", entries)])
+def collection_of(*entries: Entry) -> CatalogIndex:
+    return built(SegmentCache(), [ServerTools("s", "", entries)])
 
 
-def found(collection: Collection, query: str, vector: Floats | None = None) -> list[int]:
-    return [hit.position for hit in collection.search(query, vector)]
+def found(index: CatalogIndex, query: str, vector: Floats | None = None) -> list[int]:
+    return [hit.position for hit in index.search(query, vector)]
 
 
 class Meanings:
@@ -80,85 +80,89 @@ class Meanings:
 
 def test_the_right_tool_comes_first_through_all_groups() -> None:
     groups = [
-        Group("github", "Code hosting", (entry("github", "create_issue", "Open a new issue in a repository"),)),
-        Group("meteo", "", (entry("meteo", "get_forecast", "The weather of the next days"), entry("meteo", "ping"))),
+        ServerTools("github", "Code hosting", (entry("github", "create_issue", "Open a new issue in a repository"),)),
+        ServerTools(
+            "meteo", "", (entry("meteo", "get_forecast", "The weather of the next days"), entry("meteo", "ping"))
+        ),
     ]
-    collection = built(Corpus(), groups)
-    assert len(collection) == 3
-    assert found(collection, "what is the weather like tomorrow?")[0] == 1
-    assert found(collection, "please file an issue")[0] == 0
-    assert collection.entry(1)[0].name == "get_forecast"
+    index = built(SegmentCache(), groups)
+    assert len(index) == 3
+    assert found(index, "what is the weather like tomorrow?")[0] == 1
+    assert found(index, "please file an issue")[0] == 0
+    assert index.entry(1)[0].name == "get_forecast"
 
 
 def test_words_of_server_instructions_tags_and_shown_name_are_found() -> None:
-    group = Group("acme", "Everything about aquariums", (entry("acme", "do_it", "", "fishtank", "animals"),))
-    other = Group("other", "", (entry("other", "another"),))
-    collection = built(Corpus(), [other, group])
+    group = ServerTools("acme", "Everything about aquariums", (entry("acme", "do_it", "", "fishtank", "animals"),))
+    other = ServerTools("other", "", (entry("other", "another"),))
+    index = built(SegmentCache(), [other, group])
     for query in ("aquarium", "animal", "fishtank", "acme"):
-        assert found(collection, query) == [1]
+        assert found(index, query) == [1]
 
 
 @pytest.mark.parametrize("query", ["files.read", "read", "files__read", "Read", " files.read ", "filesRead"])
 def test_a_tool_that_is_named_comes_first(query: str) -> None:
     others = tuple(entry("other", f"read_all_{number}", "read read read files files") for number in range(5))
-    collection = built(Corpus(), [Group("other", "", others), Group("files", "", (entry("files", "read"),))])
-    first = collection.search(query, None)[0]
+    index = built(
+        SegmentCache(), [ServerTools("other", "", others), ServerTools("files", "", (entry("files", "read"),))]
+    )
+    first = index.search(query, None)[0]
     assert (first.position, first.named) == (5, True)
 
 
 def test_of_namesakes_the_one_that_clients_call_so_comes_first() -> None:
     groups = [
-        Group(server, "", (entry(server, "search", "", shown),))
+        ServerTools(server, "", (entry(server, "search", "", shown),))
         for server, shown in (("a", "a__search"), ("b", "search"))
     ]
-    collection = built(Corpus(), groups)
-    assert found(collection, "search") == [1, 0]
-    assert found(collection, "a.search")[0] == 0
+    index = built(SegmentCache(), groups)
+    assert found(index, "search") == [1, 0]
+    assert found(index, "a.search")[0] == 0
 
 
 def test_other_spellings_of_a_tool_name_it_too() -> None:
     tool, shown, tags = entry("s", "plain")
-    collection = collection_of(entry("s", "x"), (replace(tool, aliases=("my.spelling",)), shown, tags))
-    assert collection.search("my.spelling", None)[0].named
+    index = collection_of(entry("s", "x"), (replace(tool, aliases=("my.spelling",)), shown, tags))
+    assert index.search("my.spelling", None)[0].named
 
 
 def test_nothing_is_found_by_words_that_mean_nothing() -> None:
-    collection = built(Corpus(), servers(3, 10))
+    index = built(SegmentCache(), servers(3, 10))
     for query in ("xqzv blorf", "", "   ", "!?", "\x00"):
-        assert found(collection, query) == []
+        assert found(index, query) == []
 
 
 def test_only_positions_that_were_asked_for() -> None:
-    collection = built(Corpus(), servers(3, 10))
-    everything = found(collection, "create issue or list files")
-    hits = collection.search("create issue or list files", None, among=everything[::2])
+    index = built(SegmentCache(), servers(3, 10))
+    everything = found(index, "create issue or list files")
+    hits = index.search("create issue or list files", None, among=everything[::2])
     assert [hit.position for hit in hits] == everything[::2]
-    assert collection.search("create", None, among=()) == []
+    assert index.search("create", None, among=()) == []
 
 
 def test_a_limit_cuts_the_end_off() -> None:
-    collection = built(Corpus(), servers(3, 50))
-    everything = collection.search("create list delete things", None, limit=1000)
-    assert collection.search("create list delete things", None, limit=7) == everything[:7]
+    index = built(SegmentCache(), servers(3, 50))
+    everything = index.search("create list delete things", None, limit=1000)
+    assert index.search("create list delete things", None, limit=7) == everything[:7]
 
 
 def test_an_empty_catalog_finds_nothing() -> None:
-    assert found(built(Corpus(), []), "anything") == []
-    assert found(built(Corpus(), [Group("s", "text", ())]), "text") == []
+    assert found(built(SegmentCache(), []), "anything") == []
+    assert found(built(SegmentCache(), [ServerTools("s", "text", ())]), "text") == []
 
 
 def test_a_search_before_the_last_step_finishes_the_index() -> None:
     groups = servers(4, 100)
-    assert found(Corpus().begin(groups), "list invoices") == found(built(Corpus(), groups), "list invoices")
+    assert found(SegmentCache().begin(groups), "list invoices") == found(built(SegmentCache(), groups), "list invoices")
 
 
 @pytest.mark.parametrize(
     "query", ["issue " * 200_000, "i" * 1_000_000, "issue\ud800\x00\x1f\x7f", "\u202eissue " * 50_000, "天" * 1_000_000]
 )
 def test_any_query_is_answered(query: str) -> None:
-    collection = built(Corpus(), servers(2, 20))
-    for hit in collection.search(query, None)[:1]:
-        collection.explain(query, hit)
+    index = built(SegmentCache(), servers(2, 20))
+    for hit in index.search(query, None)[:1]:
+        index.explain(query, hit)
 
 
 def test_any_definition_is_indexed() -> None:
@@ -178,8 +182,8 @@ def test_any_definition_is_indexed() -> None:
         ToolDefinition("s", "", b"{}"),
         ToolDefinition("s", "n" * 1_000_000, b"{}"),
     ]
-    collection = built(Corpus(), [Group("s", "x" * 1_000_000, tuple((tool, None, ()) for tool in tools))])
-    assert found(collection, "tool3") == [3] or found(collection, "tool3")[0] == 3
+    index = built(SegmentCache(), [ServerTools("s", "x" * 1_000_000, tuple((tool, None, ()) for tool in tools))])
+    assert found(index, "tool3") == [3] or found(index, "tool3")[0] == 3
 
 
 # -- meaning --------------------------------------------------------------------------------------------------------
@@ -188,57 +192,59 @@ def test_any_definition_is_indexed() -> None:
 def test_a_paraphrase_is_found_by_its_meaning() -> None:
     meanings = Meanings("weather")
     groups = servers(2, 20)
-    groups.append(Group("meteo", "", (entry("meteo", "forecast", "weather"),)))
-    collection = built(Corpus(vectors=meanings), groups)
-    assert found(collection, "umbrella needed") == []
-    hit = collection.search("umbrella needed", meanings.of("weather"))[0]
+    groups.append(ServerTools("meteo", "", (entry("meteo", "forecast", "weather"),)))
+    index = built(SegmentCache(vectors=meanings), groups)
+    assert found(index, "umbrella needed") == []
+    hit = index.search("umbrella needed", meanings.of("weather"))[0]
     assert (hit.position, hit.lexical) == (40, 0.0)
     assert hit.cosine == pytest.approx(1.0)
 
 
 def test_each_piece_of_a_long_request_finds_its_tool() -> None:
     meanings = Meanings("weather", "music")
-    groups = [*servers(2, 20), Group("m", "", (entry("m", "forecast", "weather"), entry("m", "play", "music")))]
-    collection = built(Corpus(vectors=meanings), groups)
+    groups = [*servers(2, 20), ServerTools("m", "", (entry("m", "forecast", "weather"), entry("m", "play", "music")))]
+    index = built(SegmentCache(vectors=meanings), groups)
     pieces = np.stack([meanings.of("weather"), meanings.of("music")])
-    assert sorted(found(collection, "umbrella concert", pieces)) == [40, 41]
+    assert sorted(found(index, "umbrella concert", pieces)) == [40, 41]
 
 
 def test_vectors_that_are_not_known_are_wanted_and_taken_over_later() -> None:
     meanings = Meanings("weather")
     meanings.known_texts = set()
-    groups = [*servers(2, 20), Group("meteo", "", (entry("meteo", "forecast", "weather"),))]
-    collection = built(Corpus(vectors=meanings), groups)
+    groups = [*servers(2, 20), ServerTools("meteo", "", (entry("meteo", "forecast", "weather"),))]
+    index = built(SegmentCache(vectors=meanings), groups)
     assert len(meanings.pending) == 41
-    assert not collection.vectors_known
-    assert found(collection, "umbrella", meanings.of("weather")) == []
+    assert not index.vectors_known
+    assert found(index, "umbrella", meanings.of("weather")) == []
     meanings.known_texts = None
-    collection.refresh()
-    while collection.step():
+    index.refresh()
+    while index.step():
         pass
-    assert collection.vectors_known
-    assert found(collection, "umbrella", meanings.of("weather")) == [40]
+    assert index.vectors_known
+    assert found(index, "umbrella", meanings.of("weather")) == [40]
 
 
 def test_what_gets_known_while_vectors_are_taken_over_is_not_missed() -> None:
     meanings = Meanings("weather")
     meanings.known_texts = set()
-    collection = Corpus(vectors=meanings).begin(servers(2, 20))
-    while not collection.ready:
-        collection.step()
+    index = SegmentCache(vectors=meanings).begin(servers(2, 20))
+    while not index.ready:
+        index.step()
     meanings.known_texts = None
-    collection.refresh()
-    while collection.step():
+    index.refresh()
+    while index.step():
         pass
-    assert collection.vectors_known
+    assert index.vectors_known
 
 
 def test_another_ranker_can_be_put_in() -> None:
     def last_first(lexical: Floats, cosine: Floats | None, known: Flags | None) -> Floats:
         return np.arange(len(lexical), dtype=np.float32)
 
-    collection = built(Corpus(last_first), [Group("s", "", tuple(entry("s", f"x{n}", "same") for n in range(3)))])
-    assert found(collection, "same") == [2, 1, 0]
+    index = built(
+        SegmentCache(last_first), [ServerTools("s", "", tuple(entry("s", f"x{n}", "same") for n in range(3)))]
+    )
+    assert found(index, "same") == [2, 1, 0]
 
 
 # -- explaining -----------------------------------------------------------------------------------------------------
@@ -246,11 +252,12 @@ def test_another_ranker_can_be_put_in() -> None:
 
 def test_an_explanation_says_words_fields_and_nearness() -> None:
     meanings = Meanings("weather")
-    collection = built(
-        Corpus(vectors=meanings), [*servers(1, 5), Group("meteo", "", (entry("meteo", "weather", "weather"),))]
+    index = built(
+        SegmentCache(vectors=meanings),
+        [*servers(1, 5), ServerTools("meteo", "", (entry("meteo", "weather", "weather"),))],
     )
-    hit = collection.search("Weather tomorrow", meanings.of("weather"))[0]
-    explanation = collection.explain("Weather tomorrow", hit)
+    hit = index.search("Weather tomorrow", meanings.of("weather"))[0]
+    explanation = index.explain("Weather tomorrow", hit)
     assert [(word, field) for word, field, _ in explanation.words] == [("Weather", "name"), ("Weather", "description")]
     assert sum(share for _, _, share in explanation.words) == pytest.approx(hit.lexical, rel=1e-4)
     assert (explanation.cosine, explanation.lexical, explanation.named) == (hit.cosine, hit.lexical, False)
@@ -269,7 +276,7 @@ QUERIES = (
 )
 
 
-def same(one: Collection, other: Collection) -> bool:
+def same(one: CatalogIndex, other: CatalogIndex) -> bool:
     return all(
         [(hit.position, hit.named) for hit in one.search(query, None)]
         == [(hit.position, hit.named) for hit in other.search(query, None)]
@@ -279,8 +286,8 @@ def same(one: Collection, other: Collection) -> bool:
 
 def test_an_index_after_changes_is_like_one_made_from_scratch() -> None:
     draw = random.Random(7)
-    corpus, groups = Corpus(), servers(6, 40)
-    built(corpus, groups)
+    segment_cache, groups = SegmentCache(), servers(6, 40)
+    built(segment_cache, groups)
     for turn in range(20):
         place = draw.randrange(len(groups))
         group = groups[place]
@@ -293,62 +300,62 @@ def test_an_index_after_changes_is_like_one_made_from_scratch() -> None:
         groups[place] = replace(group, tools=tuple(tools))
         if draw.random() < 0.2:
             draw.shuffle(groups)
-        assert same(built(corpus, groups), built(Corpus(), groups))
+        assert same(built(segment_cache, groups), built(SegmentCache(), groups))
 
 
 def test_unchanged_tools_are_not_read_again() -> None:
-    corpus, groups = Corpus(), servers(4, 150)
-    before = built(corpus, groups)
+    segment_cache, groups = SegmentCache(), servers(4, 150)
+    before = built(segment_cache, groups)
     first = {id(segment) for segment in before.segments}
-    equal = built(corpus, servers(4, 150))
+    equal = built(segment_cache, servers(4, 150))
     assert {id(segment) for segment in equal.segments} == first
     changed = (entry("server3", "brand_new"), *groups[3].tools)
-    after = built(corpus, [*groups[:3], replace(groups[3], tools=changed), *groups[4:]])
+    after = built(segment_cache, [*groups[:3], replace(groups[3], tools=changed), *groups[4:]])
     assert 0 < sum(segment.size for segment in after.segments if id(segment) not in first) <= 129
 
 
 def test_what_is_no_longer_used_is_let_go() -> None:
-    corpus = Corpus(spare_tools=100)
-    before = built(corpus, servers(2, 50))
+    segment_cache = SegmentCache(spare_tools=100)
+    before = built(segment_cache, servers(2, 50))
     for seed in range(2, 10):
-        built(corpus, servers(2, 50, seed))
-    again = built(corpus, servers(2, 50))
+        built(segment_cache, servers(2, 50, seed))
+    again = built(segment_cache, servers(2, 50))
     assert not {id(segment) for segment in before.segments} & {id(segment) for segment in again.segments}
 
 
 def test_a_vocabulary_full_of_words_of_the_past_starts_anew() -> None:
-    corpus = Corpus()
-    corpus.vocabulary = Vocabulary(max_terms=300)
+    segment_cache = SegmentCache()
+    segment_cache.vocabulary = Vocabulary(max_terms=300)
     for seed in range(30):
         server = f"s{seed}"
-        built(corpus, [Group(server, "", tuple(entry(server, f"word{seed}x{n}") for n in range(10)))])
-    last = [Group("s", "", (entry("s", "really_new", "unheard"),))]
-    built(corpus, last)
-    assert found(built(corpus, last), "unheard") == [0]
+        built(segment_cache, [ServerTools(server, "", tuple(entry(server, f"word{seed}x{n}") for n in range(10)))])
+    last = [ServerTools("s", "", (entry("s", "really_new", "unheard"),))]
+    built(segment_cache, last)
+    assert found(built(segment_cache, last), "unheard") == [0]
 
 
 def test_an_old_collection_still_answers_when_the_vocabulary_started_anew() -> None:
-    corpus = Corpus()
-    old = built(corpus, [Group("s", "", (entry("s", "old_word"),))])
-    corpus.vocabulary = Vocabulary()
-    built(corpus, [Group("t", "", (entry("t", "new_word"),))])
+    segment_cache = SegmentCache()
+    old = built(segment_cache, [ServerTools("s", "", (entry("s", "old_word"),))])
+    segment_cache.vocabulary = Vocabulary()
+    built(segment_cache, [ServerTools("t", "", (entry("t", "new_word"),))])
     assert found(old, "old") == [0]
     assert found(old, "new") == []
 
 
 def test_two_collections_may_be_built_at_the_same_time() -> None:
-    corpus, one, other = Corpus(), servers(4, 60, 1), servers(4, 60, 2)
-    first, second = corpus.begin(one), corpus.begin(other)
+    segment_cache, one, other = SegmentCache(), servers(4, 60, 1), servers(4, 60, 2)
+    first, second = segment_cache.begin(one), segment_cache.begin(other)
     while first.step() | second.step():
         pass
-    assert same(first, built(Corpus(), one))
-    assert same(second, built(Corpus(), other))
+    assert same(first, built(SegmentCache(), one))
+    assert same(second, built(SegmentCache(), other))
 
 
 def test_the_order_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from tests.unit.search.test_corpus import *\n"
-        "c = built(Corpus(), servers(5, 40))\n"
+        "from tests.unit.search.test_catalog_index import *\n"
+        "c = built(SegmentCache(), servers(5, 40))\n"
         "print([(h.position, h.score) for q in QUERIES for h in c.search(q, None)],"
         " [c.explain(q, c.search(q, None)[0]).words for q in QUERIES])"
     )
@@ -371,52 +378,54 @@ def test_tags_of_an_operator_are_asked_for_while_a_tool_is_indexed() -> None:
         asked.append(tool.name)
         return ("nautical",) if tool.name == "go" else ()
 
-    corpus = Corpus()
-    groups = [Group("s", "", (entry("s", "go"), entry("s", "stay", "", None, "terrestrial")))]
-    collection = corpus.begin(groups, tags_of)
+    segment_cache = SegmentCache()
+    groups = [ServerTools("s", "", (entry("s", "go"), entry("s", "stay", "", None, "terrestrial")))]
+    index = segment_cache.begin(groups, tags_of)
     assert asked == []
-    collection.finish()
+    index.finish()
     assert sorted(asked) == ["go", "stay"]
-    assert collection.tagged(["nautical"]) == [0]
-    assert collection.tagged(["terrestrial"]) == [1]
-    (hit,) = collection.search("nautical", None)
-    assert [field for _, field, _ in collection.explain("nautical", hit).words] == ["tags"]
-    assert built(corpus, groups).tagged(["nautical"]) == []
+    assert index.tagged(["nautical"]) == [0]
+    assert index.tagged(["terrestrial"]) == [1]
+    (hit,) = index.search("nautical", None)
+    assert [field for _, field, _ in index.explain("nautical", hit).words] == ["tags"]
+    assert built(segment_cache, groups).tagged(["nautical"]) == []
 
 
 def test_a_query_without_meaning_is_ranked_by_its_words_whatever_is_known_of_tools() -> None:
     meanings = Meanings("weather")
     groups = servers(2, 20)
-    by_words = found(built(Corpus(), groups), "create an issue")
-    collection = built(Corpus(vectors=meanings), groups)
+    by_words = found(built(SegmentCache(), groups), "create an issue")
+    index = built(SegmentCache(vectors=meanings), groups)
     nothing = np.zeros(2, dtype=np.float32)
-    assert found(collection, "create an issue", nothing) == by_words
-    meanings.known_texts = set(collection.segments[0].texts[::2])
-    partly = built(Corpus(vectors=meanings), groups)
+    assert found(index, "create an issue", nothing) == by_words
+    meanings.known_texts = set(index.segments[0].texts[::2])
+    partly = built(SegmentCache(vectors=meanings), groups)
     assert found(partly, "create an issue", nothing) == by_words
     assert {hit.cosine for hit in partly.search("create an issue", nothing)} == {None}
 
 
 def test_an_index_that_was_stopped_before_it_was_ready_finds_nothing() -> None:
-    collection = Corpus(vectors=Meanings("weather")).begin(servers(2, 500))
-    collection.step()
-    collection.stop()
-    assert not collection.ready
-    assert found(collection, "create an issue", np.ones(2, dtype=np.float32)) == []
-    assert collection.tagged(["file"]) == []
-    assert collection.step() is False
+    index = SegmentCache(vectors=Meanings("weather")).begin(servers(2, 500))
+    index.step()
+    index.stop()
+    assert not index.ready
+    assert found(index, "create an issue", np.ones(2, dtype=np.float32)) == []
+    assert index.tagged(["file"]) == []
+    assert index.step() is False
 
 
 def test_a_vector_once_taken_over_stays_when_the_store_forgets_it() -> None:
     meanings = Meanings("weather")
-    collection = Corpus(vectors=meanings).begin([Group("m", "", tuple(entry("m", f"weather{n}") for n in range(3)))])
+    index = SegmentCache(vectors=meanings).begin(
+        [ServerTools("m", "", tuple(entry("m", f"weather{n}") for n in range(3)))]
+    )
     first, second, _ = (f"m weather {number}:  Parameters: id" for number in range(3))
     meanings.known_texts = {first}
-    collection.finish()
+    index.finish()
     meanings.known_texts = {second}
-    collection.refresh()
-    collection.finish()
-    assert [hit.cosine is not None for hit in sorted(collection.search("weather", np.ones(2, dtype=np.float32)))] == [
+    index.refresh()
+    index.finish()
+    assert [hit.cosine is not None for hit in sorted(index.search("weather", np.ones(2, dtype=np.float32)))] == [
         True,
         True,
         False,

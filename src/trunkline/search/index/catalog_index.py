@@ -16,7 +16,7 @@ from trunkline.core.tool import ToolDefinition
 from trunkline.search.index.arrays import Flags, Floats, np
 from trunkline.search.index.documents import document_of, server_terms
 from trunkline.search.index.lexical import LexicalIndex, Segment, SegmentBuilder, Vocabulary
-from trunkline.search.index.ranking import Hit, MatchExplanation, Ranker, Scored, fused_scores
+from trunkline.search.index.ranking import CatalogScores, Hit, MatchExplanation, Ranker, fused_scores
 from trunkline.search.index.words import MAX_QUERY
 
 Entry = tuple[ToolDefinition, str | None, tuple[str, ...]]
@@ -31,11 +31,11 @@ _USUAL_SEGMENT: Final = 64
 _LARGEST_SEGMENT: Final = 128
 _MAX_NAMESAKES: Final = 100
 SPARE_TOOLS: Final = 10_000
-"""Kept beside those of the latest collection: other versions of a server, and servers that are away for a while."""
+"""Kept beside those of the latest index: other versions of a server, and servers that are away for a while."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ServerTools:
     """Tools of one server in their order, all or those of a segment, with the server's instructions."""
 
     server: str
@@ -43,73 +43,75 @@ class Group:
     tools: tuple[Entry, ...]
 
 
-class Vectors(Protocol):
-    """Vectors by text, as far as they are known: `VectorStore`."""
+class VectorSource(Protocol):
+    """Vectors by text, as far as they are known: `VectorStore`, or a fake in tests and benchmarks."""
 
     def matrix(self, texts: Sequence[str]) -> tuple[Floats, Flags]: ...
     def request(self, texts: Sequence[str]) -> None: ...
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedSegment:
     segment: Segment
     last_used: int
-    """The number of the last collection that used it."""
+    """The number of the last index that used it."""
 
 
-class Corpus:
-    """Keeps segments for all collections, with the vectors and the ranker that they are searched with."""
+class SegmentCache:
+    """Keeps segments for all indexes, with the vectors and the ranker that they are searched with."""
 
     def __init__(
-        self, ranker: Ranker | None = None, vectors: Vectors | None = None, *, spare_tools: int = SPARE_TOOLS
+        self, ranker: Ranker = fused_scores, vectors: VectorSource | None = None, *, spare_tools: int = SPARE_TOOLS
     ) -> None:
-        self.ranker: Ranker = ranker or fused_scores
+        self.ranker = ranker
         self.vectors = vectors
         self.vocabulary = Vocabulary()
         self._spare_tools = spare_tools
-        self._kept: dict[Group, _Kept] = {}
+        self._segments: dict[ServerTools, _CachedSegment] = {}
         self._begun = 0
         self._live_terms = 0
 
-    def begin(self, groups: Sequence[Group], tags_of: TagsOf | None = None) -> Collection:
+    def begin(self, groups: Sequence[ServerTools], tags_of: TagsOf | None = None) -> CatalogIndex:
         self._begun += 1
         if self.vocabulary.full and self._live_terms < len(self.vocabulary) // 2:
             self.vocabulary = Vocabulary()
-            self._kept.clear()
-        return Collection(self, groups, tags_of)
+            self._segments.clear()
+        return CatalogIndex(self, groups, tags_of)
 
-    def kept(self, vocabulary: Vocabulary, part: Group) -> Segment | None:
-        kept = self._kept.get(part)
-        if kept is None or vocabulary is not self.vocabulary:
+    def find(self, vocabulary: Vocabulary, part: ServerTools) -> Segment | None:
+        cached = self._segments.get(part)
+        if cached is None or vocabulary is not self.vocabulary:
             return None
-        kept.last_used = self._begun
-        return kept.segment
+        cached.last_used = self._begun
+        return cached.segment
 
-    def keep(self, vocabulary: Vocabulary, part: Group, segment: Segment) -> None:
+    def keep(self, vocabulary: Vocabulary, part: ServerTools, segment: Segment) -> None:
         if vocabulary is self.vocabulary:
-            self._kept[part] = _Kept(segment, self._begun)
+            self._segments[part] = _CachedSegment(segment, self._begun)
 
     def settle(self, tools: int, live_terms: int) -> None:
-        """Drop the segments unused for longest, once a collection of so many tools is ready."""
+        """Drop the segments unused for longest, once an index of so many tools is ready."""
         self._live_terms = live_terms
-        surplus = sum(kept.segment.size for kept in self._kept.values()) - tools - self._spare_tools
-        for part in sorted(self._kept, key=lambda part: self._kept[part].last_used) if surplus > 0 else ():
+        surplus = sum(cached.segment.size for cached in self._segments.values()) - tools - self._spare_tools
+        for part in sorted(self._segments, key=lambda part: self._segments[part].last_used) if surplus > 0 else ():
             if surplus <= 0:
                 return
-            surplus -= self._kept.pop(part).segment.size
+            surplus -= self._segments.pop(part).segment.size
 
 
-class Collection:
+class CatalogIndex:
     """The index of one version of a catalog. Call `step` until it is `ready`, and on until nothing is left to do."""
 
-    def __init__(self, corpus: Corpus, groups: Sequence[Group], tags_of: TagsOf | None = None) -> None:
+    def __init__(self, cache: SegmentCache, groups: Sequence[ServerTools], tags_of: TagsOf | None) -> None:
         self.groups = tuple(groups)
         self._tags_of = tags_of
         self.ready = False
         self.segments: list[Segment] = []
-        self._corpus = corpus
-        self._vocabulary = corpus.vocabulary
-        self._entries: list[tuple[Group, Entry]] = [(group, entry) for group in self.groups for entry in group.tools]
+        self._cache = cache
+        self._vocabulary = cache.vocabulary
+        self._entries: list[tuple[ServerTools, Entry]] = [
+            (group, entry) for group in self.groups for entry in group.tools
+        ]
         self._index = LexicalIndex((), self._vocabulary)
         self._matrix: Floats | None = None
         self._known: Flags = np.zeros(len(self._entries), dtype=np.bool_)
@@ -123,10 +125,15 @@ class Collection:
         return self._entries[position][1]
 
     def step(self) -> bool:
-        """Work for about two milliseconds; whether there is more to do."""
+        """Work for about two milliseconds. Returns whether there is more to do."""
         until = perf_counter() + _STEP_S
-        while self._work is not None and perf_counter() < until:
+        while self.working and perf_counter() < until:
             self._advance()
+        return self.working
+
+    @property
+    def working(self) -> bool:
+        """Whether there is more to do."""
         return self._work is not None
 
     def finish(self) -> None:
@@ -162,22 +169,22 @@ class Collection:
         for group in self.groups:
             for part in _segments(group):
                 tools = part.tools if self._tags_of is None else tuple(map(self._with_tags, part.tools))
-                yield from self._segment(Group(part.server, part.server_text, tools))
+                yield from self._segment(ServerTools(part.server, part.server_text, tools))
         index = LexicalIndex(self.segments, self._vocabulary)
         yield from index.build()
         self._index = index
         self.ready = True
-        self._corpus.settle(len(self), index.live_terms)
-        if self._corpus.vectors is not None:
+        self._cache.settle(len(self), index.live_terms)
+        if self._cache.vectors is not None:
             yield from self._take_vectors()
-            self._corpus.vectors.request([text for segment in self.segments for text in segment.texts])
+            self._cache.vectors.request([text for segment in self.segments for text in segment.texts])
 
     def _with_tags(self, entry: Entry) -> Entry:
         tool, shown, tags = entry
         return entry if self._tags_of is None else (tool, shown, (*tags, *self._tags_of(tool, shown)))
 
-    def _segment(self, part: Group) -> Iterator[None]:
-        segment = self._corpus.kept(self._vocabulary, part)
+    def _segment(self, part: ServerTools) -> Iterator[None]:
+        segment = self._cache.find(self._vocabulary, part)
         if segment is None:
             builder = SegmentBuilder(self._vocabulary)
             terms = server_terms(part.server, part.server_text)
@@ -185,14 +192,14 @@ class Collection:
                 builder.add(document_of(tool, shown, part.server_text, tags), terms, tool.aliases)
                 yield
             segment = builder.finished()
-            self._corpus.keep(self._vocabulary, part, segment)
+            self._cache.keep(self._vocabulary, part, segment)
         self.segments.append(segment)
         yield
 
     def _take_vectors(self) -> Iterator[None]:
         """Copy known vectors row by row into one matrix, which may be searched meanwhile. A row once known stays, even
         if the store forgets it."""
-        vectors = self._corpus.vectors
+        vectors = self._cache.vectors
         if vectors is None:
             return
         end = 0
@@ -218,9 +225,9 @@ class Collection:
         self._finish_index()
         lexical = self._index.scores(query)
         cosine = self._cosine(vector)
-        scores = self._corpus.ranker(lexical, cosine, self._known if cosine is not None else None)
+        scores = self._cache.ranker(lexical, cosine, self._known if cosine is not None else None)
         unmatched = self._index.unmatched_weight(query) if cosine is not None else 0.0
-        scored = Scored(scores, lexical, cosine, self._known, unmatched)
+        scored = CatalogScores(scores, lexical, cosine, self._known, unmatched)
         return scored.hits(self._named(query.strip()[:MAX_QUERY], scores), among, limit)
 
     def tagged(self, tags: Sequence[str]) -> list[int]:
@@ -257,12 +264,12 @@ class Collection:
         return sorted(named, key=order)
 
 
-def _segments(group: Group) -> Iterator[Group]:
+def _segments(group: ServerTools) -> Iterator[ServerTools]:
     """Split a server's tools into segments. A tool's name decides whether a segment ends with it, so that a tool that
     comes or goes changes its own segment only."""
     start = 0
     for end, (tool, _, _) in enumerate(group.tools, 1):
         at_end = crc32(tool.name.encode(errors="replace")) % _USUAL_SEGMENT == 0 or end - start == _LARGEST_SEGMENT
         if at_end or end == len(group.tools):
-            yield Group(group.server, group.server_text, group.tools[start:end])
+            yield ServerTools(group.server, group.server_text, group.tools[start:end])
             start = end
