@@ -34,8 +34,6 @@ def up(config: Path | None, host: str | None, port: int | None) -> None:
     announce_config(settings)
 
     def adjust(settings: Settings) -> Settings:
-        if host is None and port is None:
-            return settings
         return replace(settings, gateway=with_listen(settings.gateway, host=host, port=port))
 
     sys.exit(_serve(adjust(settings), adjust, _announce))

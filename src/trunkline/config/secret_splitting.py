@@ -62,9 +62,8 @@ def _pieces_of_members(members: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _may_be_part(piece: str) -> bool:
-    return may_be_secret(piece) and (
-        piece.isdigit() or not is_common(piece)
-    )  # a number in a header is often its secret
+    # a number in a header is often its secret
+    return may_be_secret(piece) and (piece.isdigit() or not is_common(piece))
 
 
 def _unescaped(text: str) -> str:

@@ -227,10 +227,8 @@ class GatewaySession(HttpUpstreamSession):
         outcome = await super().request(method, params, timeout_s)
         if isinstance(outcome, RemoteError):
             problem = read_rpc_problem(outcome.raw)
-            if problem is not None and problem.code not in (
-                UNSUPPORTED_VERSION,
-                UNKNOWN_METHOD,
-            ):  # these are part of a handshake
+            part_of_handshake = (UNSUPPORTED_VERSION, UNKNOWN_METHOD)
+            if problem is not None and problem.code not in part_of_handshake:
                 self.refusal = problem
         return outcome
 
