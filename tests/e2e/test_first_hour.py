@@ -254,9 +254,9 @@ def errand(request: pytest.FixtureRequest, hour: Hour, tmp_path_factory: pytest.
 
 def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, errand: ScriptedModel) -> None:
     offered = {f"mcp__trunkline__{name}" for name in hour.expected}
-    assert [asked.turn for asked in errand.asked[:4]] == [0, 1, 2, 3]
-    assert errand.asked[0].tools.keys() == offered
-    for asked in errand.asked[1:4]:  # its own `everything` has seen by now what Claude Code can be asked
+    assert [asked.turn for asked in errand.requests[:4]] == [0, 1, 2, 3]
+    assert errand.requests[0].tools.keys() == offered
+    for asked in errand.requests[1:4]:  # its own `everything` has seen by now what Claude Code can be asked
         assert asked.tools.keys() - offered <= FOR_WHOM_CAN_BE_ASKED and asked.tools.keys() >= offered
     groceries, echo, days = (errand.result(0, place) for place in range(3))
     assert groceries == text(json.dumps({"content": GROCERIES}, separators=(",", ":")))
@@ -270,7 +270,7 @@ def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, errand: S
 
 
 def test_claude_code_uses_a_server_that_was_added_during_its_run(errand: ScriptedModel) -> None:
-    assert [NEW.tool in asked.tools for asked in (errand.asked[0], errand.asked[-1])] == [False, True]
-    later = {call: result for call, result in errand.asked[-1].results.items() if turn_after([call]) > len(ERRAND)}
+    assert [NEW.tool in asked.tools for asked in (errand.requests[0], errand.requests[-1])] == [False, True]
+    later = {call: result for call, result in errand.requests[-1].results.items() if turn_after([call]) > len(ERRAND)}
     assert text("on") in later.values()
     assert not any(result.is_error for result in later.values())

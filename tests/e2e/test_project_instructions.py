@@ -123,7 +123,7 @@ async def test_an_isolated_agent_is_told_what_its_project_says_in_one_file_and_n
             (stage.project / own).symlink_to("../secret.txt")
         case _:
             (stage.project / own).symlink_to("/proc/self/environ")
-    shown = await stage.told(case.command)
+    shown = await stage.shown(case.command)
     assert SECRET not in shown.first
     assert "PLANTED" not in shown.first
     assert (shown.first.count("The word is plover."), "plover.<U+200B>" in shown.first) == (
@@ -137,5 +137,5 @@ async def test_instructions_can_be_turned_off(tmp_path: Path, kind: AgentKind, c
     stage = Stage(tmp_path, kind)
     for name in EVERY:
         stage.project_file(name, SAYS)
-    shown = await stage.told(command, off=True)
+    shown = await stage.shown(command, off=True)
     assert ("plover" in shown.first, "PLANTED" in shown.first, INSTRUCTIONS_LEFT_OUT.id in shown.warned) == (False,) * 3
