@@ -86,7 +86,7 @@ async def test_servers_and_tools_are_those_of_the_file_once_all_have_settled(tmp
         names = [tool.name for tool in await client.tools()]
         assert "good_echo" in names
         assert "good_fancy" in names
-        assert re.fullmatch(r"starting 2 servers of \S+/trunkline.json for this command", progress[0])
+        assert re.fullmatch(r"starting 2 servers from \S+/trunkline.json for this command", progress[0])
     assert good.pids() == []
 
 
