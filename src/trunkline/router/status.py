@@ -86,6 +86,7 @@ def _status(
     admission: Admission, catalog: Catalog, tools: int, collisions: Iterable[str], changes: Iterable[str]
 ) -> ServerStatus:
     snapshot = catalog.snapshot(admission.name) or Snapshot()
+    beside_tools = offered_beside_tools(catalog, admission.name)
     try:
         info = msgspec.json.decode(snapshot.server_info, type=_Info)
     except msgspec.MsgspecError:
@@ -102,7 +103,9 @@ def _status(
         origin=admission.options.origin,
         collisions=tuple(collisions),
         warnings=(*changes, *snapshot.warnings),
-        **offered_beside_tools(catalog, admission.name),
+        prompts=beside_tools["prompts"],
+        resources=beside_tools["resources"],
+        templates=beside_tools["templates"],
     )
 
 
