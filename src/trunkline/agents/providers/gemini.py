@@ -252,8 +252,9 @@ class GeminiOutputParser:
                 if not self._is_ours(name := text(event.get("tool_name"))):
                     self._own_calls[text(event.get("tool_id"))] = name
             case "tool_result" if (own := self._own_calls.pop(text(event.get("tool_id")), None)) is not None:
-                error = mapping(event.get("error")) if event.get("status") == "error" else {}
-                yield NativeToolUsed(own, ran=error.get("type") not in _REFUSALS)
+                failed = event.get("status") == "error"
+                refused = failed and text(mapping(event.get("error")).get("type")) in _REFUSALS
+                yield NativeToolUsed(own, ran=not refused)
             case "error" if event.get("severity") == "error":
                 yield AgentError(text(event.get("message")))
             case "result":

@@ -237,8 +237,8 @@ class OpenCodeOutputParser:
                 yield from self._finished(part)
             case "error":
                 error = mapping(event.get("error"))
-                reasons = (mapping(error.get("data")).get("message"), error.get("message"), error.get("name"))
-                yield events.AgentError(next(filter(None, map(text, reasons)), "it reported an error"))
+                reason = text(mapping(error.get("data")).get("message")) or text(error.get("message"))
+                yield events.AgentError(reason or text(error.get("name")) or "it reported an error")
             case _:
                 return
 

@@ -199,6 +199,10 @@ def _number(text: str) -> InputValue | None:
     return value if math.isfinite(value) else None
 
 
+def _integer(text: str) -> InputValue | None:
+    return int(text) if _INTEGER.match(text) else None
+
+
 def _boolean(text: str) -> InputValue | None:
     return {"true": True, "false": False}.get(text.lower())
 
@@ -214,7 +218,7 @@ class _InputKind(NamedTuple):
 
 _KINDS: Final[Mapping[InputType, _InputKind]] = {
     "string": _InputKind(str, "text"),
-    "integer": _InputKind(lambda text: int(text) if _INTEGER.match(text) else None, "a whole number", "number"),
+    "integer": _InputKind(_integer, "a whole number", "number"),
     "number": _InputKind(_number, "a number", "number"),
     "boolean": _InputKind(_boolean, "`true` or `false`", "boolean"),
 }
