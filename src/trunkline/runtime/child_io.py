@@ -58,19 +58,14 @@ class StderrTail:
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
-        self._kept = bytearray()
-        self._is_cut = False
+        self._kept = HeadTailBuffer(head_bytes=0, tail_bytes=_KEPT_BYTES)
 
     def add(self, data: bytes) -> None:
-        self._kept += data[-_KEPT_BYTES:]
-        self._is_cut |= len(data) > _KEPT_BYTES
-        if len(self._kept) > 2 * _KEPT_BYTES:
-            del self._kept[:-_KEPT_BYTES]
-            self._is_cut = True
+        self._kept.add(data)
 
     def __str__(self) -> str:
-        kept = self._kept.decode(errors="replace")
-        text = safe_text(_without_cut_line(kept) if self._is_cut else kept, self._redact)
+        kept = self._kept.tail.decode(errors="replace")
+        text = safe_text(_without_cut_line(kept) if self._kept.dropped_bytes else kept, self._redact)
         return text.strip()[-_SHOWN_CHARACTERS:]  # cut after redaction: half a secret would not be recognised
 
 
@@ -154,12 +149,12 @@ class PipeReader:
         self._pipe = pipe
         self._on_data = on_data
         self._since_pause = 0
-        self._fair_reader = FairReader(self._pass_on, self._read_on)
-        self._read_on(True)
+        self._fair_reader = FairReader(self._pass_on, self._set_reading)
+        self._set_reading(True)
 
     def close(self) -> None:
         """Pass on what the pipe still holds, once nobody writes to it any more, and close it."""
-        self._read_on(False)
+        self._set_reading(False)
         try:
             self._fair_reader.finish()
             for _ in range(_READS_AT_THE_END):
@@ -176,7 +171,7 @@ class PipeReader:
         if data:
             self._fair_reader.take(data)
         elif data is not None:
-            self._read_on(False)
+            self._set_reading(False)
 
     def _pass_on(self, data: bytes) -> None:
         self._since_pause += len(data)
@@ -185,7 +180,7 @@ class PipeReader:
             self._fair_reader.rest(_PAUSE_S)
         self._on_data(data)
 
-    def _read_on(self, wanted: bool) -> None:
+    def _set_reading(self, wanted: bool) -> None:
         if wanted:
             self._loop.add_reader(self._pipe, self._readable)
         else:

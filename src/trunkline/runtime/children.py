@@ -19,13 +19,7 @@ from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError, P
 from trunkline.runtime.control import close_all
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import sees_all_processes
-from trunkline.runtime.supervisor_client import (
-    Child,
-    GuardedProgram,
-    HeldFolder,
-    Limits,
-    SupervisorClient,
-)
+from trunkline.runtime.supervisor_client import Child, GuardedProgram, HeldFolder, Limits, SupervisorClient
 
 if TYPE_CHECKING:
     from trunkline.runtime.launch import Launch
@@ -109,7 +103,7 @@ class Children:
             try:
                 await self._wait_started(child, argv[0], cwd, label)
             except BaseException:
-                client.kill(child)
+                child.kill()
                 close_all(ours)
                 raise
         return child
@@ -142,7 +136,7 @@ class Children:
             for client in self._clients:
                 children = list(client.children.values())
                 for child in children:
-                    client.stop(child, close_s=0.0, term_s=_CLOSE_TERM_S)
+                    child.terminate(term_s=_CLOSE_TERM_S)
                 if children:
                     await asyncio.wait([child.gone for child in children], timeout=_CLOSE_TERM_S + 1.0)
         finally:
@@ -176,7 +170,8 @@ class Children:
         if self._closed:
             raise draining(label)
         if failure is not None and failure.step == "supervisor":
-            raise lost_while_starting(label, command)
+            message = f"the supervisor died while starting `{command}`"
+            raise SupervisorDied(start_failed(label, message, retryable=True).problem)
         if failure is not None:
             folder = os.readlink(f"/proc/self/fd/{cwd}") if isinstance(cwd, int) else cwd  # noqa: PTH115
             raise failed_at(label, failure.step, failure.number, command=command, cwd=folder)
@@ -245,13 +240,8 @@ def start_failed(label: str, message: str, hint: str = "", *, retryable: bool = 
     )
 
 
-class LostWhileStarting(GatewayError):
+class SupervisorDied(GatewayError):
     """The supervisor died before it reported whether the program runs; it may have run."""
-
-
-def lost_while_starting(label: str, command: str) -> LostWhileStarting:
-    message = f"the supervisor died while starting `{command}`"
-    return LostWhileStarting(start_failed(label, message, retryable=True).problem)
 
 
 def draining(label: str) -> GatewayError:

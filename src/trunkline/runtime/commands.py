@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final, Literal
 
 from trunkline.runtime.child_io import HeadTailBuffer, PipeReader, PipeWriter
-from trunkline.runtime.children import Children, LostWhileStarting
+from trunkline.runtime.children import Children, SupervisorDied
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import (
     Process,
@@ -38,7 +38,7 @@ _TERM_S: Final = 0.3  # enough to remove a lock file
 _GONE_S: Final = 2.0  # a process that survives this long hangs in the kernel: do not wait for it
 _LOOK_S: Final = 0.1
 _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
-_LONGEST_PATH: Final = 1024
+_MAX_PATH_BYTES: Final = 1024
 # Output and errors go into one pipe, in the order in which they are written. Without input, stdin would be the working
 # folder or a pipe, which some programs would try to read. There are no core files, and when memory runs out, commands
 # are killed first. The process limit (`-p` or `-u`, depending on the shell) counts all of the user's processes, and
@@ -126,7 +126,7 @@ class CommandRunner:
             child = await self._children.spawn(
                 argv, env=command.env, cwd=folder, label=command.label, on_launch=on_launch
             )
-        except LostWhileStarting:
+        except SupervisorDied:
             return CommandResult(how="lost", code=0, output=output, seconds=monotonic() - started_at)
         os.close(child.stderr)  # the launcher redirects it to stdout
         feeding = PipeWriter(child.stdin, command.stdin)
@@ -180,7 +180,7 @@ def path_of_folder(folder: int) -> str:
     """The current path of an open folder."""
     if sees_all_processes():
         return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
-    path = fcntl.fcntl(folder, _F_GETPATH, bytes(_LONGEST_PATH))  # macOS
+    path = fcntl.fcntl(folder, _F_GETPATH, bytes(_MAX_PATH_BYTES))  # macOS
     return os.fsdecode(path.partition(b"\0")[0])
 
 
@@ -246,7 +246,6 @@ class ProcessLimit:
         self._before = tasks_in_system()
 
     def exceeded(self) -> bool:
-        """Whether the command has too many processes."""
         if self._before is None:
             return False
         now = tasks_in_system() or 0

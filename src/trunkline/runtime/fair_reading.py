@@ -16,19 +16,19 @@ _SLICE_BYTES: Final = 8192
 _FULL_BYTES: Final = 65_536
 """After a chunk of this size the next may follow at once; a smaller one is the last for now."""
 _TURN_S: Final = 0.002
-_LONGEST_TURN_S: Final = 0.005
+_MAX_TURN_S: Final = 0.005
 """For a connection that brings useful data: many responses that leave together cost less than a few at a time."""
 _IDLE_TURNS: Final = 32
-_MOST_RESTS: Final = 4
-_LEAST_REST_S: Final = 0.001
+_MAX_RESTS: Final = 4
+_MIN_REST_S: Final = 0.001
 
 
 class FairReader:
     """Passes data of one connection to `feed` in slices that end with a line, and yields to others after each turn.
 
-    While data waits for the next turn, the connection is not read: `read(False)` is called, then `read(True)`. `served`
-    counts useful results, such as responses, if that is known: a connection that brings none for many turns rests
-    between them, up to four times as long as a turn. A large line is not divided.
+    While data waits for the next turn, the connection is not read: `set_reading` is called with False, then with True.
+    `served` counts useful results, such as responses, if that is known: a connection that brings none for many turns
+    rests between them, up to four times as long as a turn. A large line is not divided.
 
     `line_ends` may be set for other line ends; if empty, slices have `slice_bytes` each. However many connections wait
     for their next turn, only one of them gets it in each round of the event loop.
@@ -42,10 +42,10 @@ class FairReader:
         "_idle_turns",
         "_open",
         "_queue",
-        "_read",
         "_rest_s",
         "_served",
         "_served_before",
+        "_set_reading",
         "_used_s",
         "line_ends",
         "more",
@@ -54,10 +54,13 @@ class FairReader:
     )
 
     def __init__(
-        self, feed: Callable[[bytes], None], read: Callable[[bool], None], served: Callable[[], int] | None = None
+        self,
+        feed: Callable[[bytes], None],
+        set_reading: Callable[[bool], None],
+        served: Callable[[], int] | None = None,
     ) -> None:
         self._feed = feed
-        self._read = read
+        self._set_reading = set_reading
         self._served = served
         self.line_ends: tuple[bytes, ...] = (b"\n",)
         self.slice_bytes = _SLICE_BYTES
@@ -82,7 +85,6 @@ class FairReader:
         return len(self._data) - self._at
 
     def take(self, data: bytes) -> None:
-        """Take data that was received."""
         if self.waiting:
             self._data = self._data[self._at :] + data
             self._at = 0
@@ -112,7 +114,7 @@ class FairReader:
         self._cancel()
         self._open = False
         self._data, self._at = b"", 0
-        self._feed = self._read = _drop
+        self._feed = self._set_reading = _drop
         self._served = None
 
     def _cancel(self) -> None:
@@ -131,7 +133,7 @@ class FairReader:
             self.more = cut < len(data)
             self._feed(data[at:cut])
             self._used_s = monotonic() - began
-            over = (self._used_s >= _TURN_S and (self._used_s >= _LONGEST_TURN_S or self._idle)) or self._rest_s > 0
+            over = (self._used_s >= _TURN_S and (self._used_s >= _MAX_TURN_S or self._idle)) or self._rest_s > 0
         full = len(self._data) >= _FULL_BYTES
         if self._at >= len(self._data):
             self._data, self._at = b"", 0
@@ -159,7 +161,7 @@ class FairReader:
         if self._served is not None:
             self._idle_turns = self._idle_turns + 1 if self._idle else 0
             self._served_before = self._served()
-        rest_s = min(self._idle_turns / _IDLE_TURNS, _MOST_RESTS) * self._used_s
+        rest_s = min(self._idle_turns / _IDLE_TURNS, _MAX_RESTS) * self._used_s
         self._rest_s = max(self._rest_s, rest_s)
         self._used_s = 0.0
         self._wait()
@@ -167,8 +169,8 @@ class FairReader:
     def _wait(self) -> None:
         rest_s, self._rest_s = self._rest_s, 0.0
         self.waiting = True
-        self._read(False)
-        if rest_s < _LEAST_REST_S:
+        self._set_reading(False)
+        if rest_s < _MIN_REST_S:
             self._queue.join(self)
         else:
             self._handle = self._queue.loop.call_later(rest_s, self._rested)
@@ -189,7 +191,7 @@ class FairReader:
                     self.waiting = True
                     self._queue.join(self)
                 else:
-                    self._read(True)
+                    self._set_reading(True)
 
 
 class _TurnQueue:

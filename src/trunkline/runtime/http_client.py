@@ -52,7 +52,7 @@ class HttpTarget:
         self.path = (parts.path or "/").encode() + (b"?" + parts.query.encode() if parts.query else b"")
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The address to connect to, for messages."""
         return self.socket or self.authority.decode()
 
@@ -64,10 +64,10 @@ class Exchange:
     """One request and its response, which subclasses handle. An exchange ends exactly once: with `on_end`, with
     `on_fail`, or, without either, because its owner calls `abort`."""
 
-    __slots__ = ("connection", "out", "over", "written")
+    __slots__ = ("connection", "over", "request_bytes", "written")
 
-    def __init__(self, out: bytes) -> None:
-        self.out = out
+    def __init__(self, request_bytes: bytes) -> None:
+        self.request_bytes = request_bytes
         self.connection: _Connection | None = None
         self.written = False
         self.over = False
@@ -156,7 +156,7 @@ class HttpPool:
         except TimeoutError:
             self._fail_next(f"no connection within {timeout_s:g} seconds")
         except OSError as error:
-            self._fail_next(f"cannot connect to {target.place}: {error.strerror or error}")
+            self._fail_next(f"cannot connect to {target.address}: {error.strerror or error}")
         except ValueError:
             self._fail_next(f"cannot connect: `{target.socket or target.host}` is not an address")
         else:
@@ -228,11 +228,11 @@ class HttpPool:
             self._idle.remove(connection)
         self._dial()
 
-    def read(self, wanted: bool) -> None:
+    def set_reading(self, wanted: bool) -> None:
         """Read from all connections or from none. Unread data stays with the servers while there is no room for it."""
         self.reading = wanted
         for connection in self._open:
-            connection.read(wanted)
+            connection.set_reading(wanted)
 
     async def close(self) -> None:
         self._closed = True
@@ -258,7 +258,7 @@ class _Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self.idle_since = 0.0
         self.parser = ResponseParser(pool.limit_bytes, self._on_head, self._on_body, self._on_end)
-        self._fair_reader = FairReader(self._feed, self._read_on, pool.served)
+        self._fair_reader = FairReader(self._feed, self._apply_reading, pool.served)
         self._coded = False
 
     @property
@@ -273,9 +273,9 @@ class _Connection(asyncio.Protocol):
         self._exchange = exchange
         exchange.connection = self
         exchange.written = True
-        self._transport.write(exchange.out)
+        self._transport.write(exchange.request_bytes)
         if not self._pool.reading:
-            self.read(False)
+            self.set_reading(False)
 
     def expect_events(self) -> None:
         """Treat the response as a stream of events: its size has no limit, and its lines may end in CR."""
@@ -284,11 +284,11 @@ class _Connection(asyncio.Protocol):
         if self._coded:  # a few compressed bytes may stand for thousands of lines
             self._fair_reader.line_ends, self._fair_reader.slice_bytes = (), _CODED_SLICE_BYTES
 
-    def read(self, wanted: bool) -> None:
+    def set_reading(self, wanted: bool) -> None:
         if not self._fair_reader.waiting:
-            self._read_on(wanted)
+            self._apply_reading(wanted)
 
-    def _read_on(self, wanted: bool) -> None:
+    def _apply_reading(self, wanted: bool) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         if wanted and self._pool.reading:
@@ -392,8 +392,8 @@ class _WholeExchange(Exchange):
 
     __slots__ = ("_headers", "_parts", "_status", "reply")
 
-    def __init__(self, out: bytes) -> None:
-        super().__init__(out)
+    def __init__(self, request_bytes: bytes) -> None:
+        super().__init__(request_bytes)
         self.reply: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
         self._status = 0
         self._headers: Mapping[bytes, bytes] = {}
@@ -416,9 +416,9 @@ class _WholeExchange(Exchange):
             self.reply.set_exception(fault)
 
 
-async def send_request(pool: HttpPool, out: bytes, timeout_s: float) -> HttpResponse:
+async def send_request(pool: HttpPool, request: bytes, timeout_s: float) -> HttpResponse:
     """Send a request and return its response; raises RequestFailed. Cancelling this closes the connection."""
-    exchange = _WholeExchange(out)
+    exchange = _WholeExchange(request)
     pool.send(exchange)
     try:
         async with TimeLimit(timeout_s):

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-_LARGEST_BUFFER_BYTES: Final = 32 * 1024 * 1024
+_MAX_BUFFER_BYTES: Final = 32 * 1024 * 1024
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 _ENOUGH_FILES: Final = 65_536
-_LARGEST_RESERVE: Final = 1024
+_MAX_RESERVED_FILES: Final = 1024
 _NO_LIMIT: Final = 1 << 30
 _original_limits: list[tuple[int, int]] = []
 """The limits that this process was started with, if they were raised."""
@@ -70,7 +70,7 @@ def keep_large_buffers() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_BUFFER_BYTES) and mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+    return bool(mallopt(_M_MMAP_THRESHOLD, _MAX_BUFFER_BYTES) and mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
 
 
 def raise_open_file_limit() -> None:
@@ -96,4 +96,4 @@ def connection_limit() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _NO_LIMIT
-    return max(1, soft - min(max(soft // 4, 64), _LARGEST_RESERVE))
+    return max(1, soft - min(max(soft // 4, 64), _MAX_RESERVED_FILES))

@@ -40,7 +40,7 @@ _FORGET_S = 30.0  # after this long, an unused session id may have been reused
 _RLIMIT_LOCKS = 10  # Python has no name for it
 _MARK_BITS = 32
 _UNUSED_HALF = (1 << _MARK_BITS) - 1  # the lower half, unless an inner gateway has put its own children there
-_LARGEST_CHILD = (1 << 31) - 1
+_MAX_CHILD_ID = (1 << 31) - 1
 
 
 class ProcessTree:
@@ -183,7 +183,7 @@ class OwnerMarks:
 
     def of(self, child: int) -> int | None:
         """The mark of a child; None where no half is free for one."""
-        if child > _LARGEST_CHILD:
+        if child > _MAX_CHILD_ID:
             return None
         if self._own == resource.RLIM_INFINITY:
             return child << _MARK_BITS | _UNUSED_HALF

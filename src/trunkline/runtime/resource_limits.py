@@ -34,7 +34,7 @@ _RUN = "trunkline-run-"
 _MOVE_ROUNDS = 100
 # The kernel counts threads, not processes, so it gets a bound far above the limit, as a stopgap until the next check.
 _TASKS_EACH = 128
-_FEWEST_TASKS = 4096
+_MIN_TASKS = 4096
 
 
 class Cgroups:
@@ -197,7 +197,7 @@ def _bound(folder: str, limits: Limits) -> None:
             _write(f"{folder}/memory.swap.max", b"0")  # swap counts too, and cgroups cannot limit the sum
         _write(f"{folder}/memory.max", b"%d" % memory_bytes)
     if processes:
-        _write(f"{folder}/pids.max", b"%d" % max(_FEWEST_TASKS, processes * _TASKS_EACH))
+        _write(f"{folder}/pids.max", b"%d" % max(_MIN_TASKS, processes * _TASKS_EACH))
 
 
 def _remove_abandoned(delegated: str) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cache
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final
 
 _OPENAT2: Final = 437  # the same number on every architecture
 _RESOLVE_NO_MAGICLINKS: Final = 0x02
@@ -30,11 +30,11 @@ _UNSETTLED: Final = frozenset({errno.EXDEV, errno.EAGAIN})
 
 _PATH_ONLY: Final = getattr(os, "O_PATH", os.O_RDONLY)
 _FOLDER: Final = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_MOST_LINKS: Final = 40
-_DEEPEST: Final = 200  # each folder on the way is held open
+_MAX_LINKS: Final = 40
+_MAX_DEPTH: Final = 200  # each folder on the way is held open
 _TRIES: Final = 5
 
-Identity = tuple[int, int]
+FileIdentity = tuple[int, int]
 """Device and inode, which identify a file or folder whatever its name."""
 
 _KERNEL_FILE_SYSTEMS: Final = frozenset(
@@ -72,11 +72,6 @@ class HiddenFileRefused(PermissionError):
 
     def __init__(self) -> None:
         super().__init__(errno.EACCES, "a folder of the gateway's own")
-
-
-class _Calls(Protocol):
-    def openat2(self, folder_fd: int, path: bytes, flags: int, /) -> int: ...
-    def file_system(self, fd: int, /) -> int: ...
 
 
 class RootHandle:
@@ -170,34 +165,34 @@ class RootHandle:
         The name was no link at that moment and need not exist; it is `.` for the folder itself. `check` is called
         before each folder that is made, and raises to forbid it.
         """
-        with contextlib.closing(_Trail(self._fd, self._hidden)) as trail:
+        with contextlib.closing(_OpenFolders(self._fd, self._hidden)) as opened:
             parts = deque(_steps(self.relative(path)))
             links = 0
             while parts:
                 part = parts.popleft()
                 if part == "..":
-                    trail.back()
+                    opened.back()
                 if part in ("..", "."):
                     continue
-                if parts and trail.enter(part, make_folders, check):
+                if parts and opened.enter(part, make_folders, check):
                     continue
-                target = trail.link(part)
+                target = opened.link(part)
                 if target is None:
-                    return trail.last(), part
+                    return opened.last(), part
                 links += 1
-                if links > _MOST_LINKS:
+                if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 if target.startswith("/"):
                     target = self.relative(target)
-                    trail.restart()
+                    opened.restart()
                 parts.extendleft(reversed(_steps(target)))
-            return trail.last(), "."
+            return opened.last(), "."
 
 
-class _Trail:
+class _OpenFolders:
     """The folders that a walk came through, each held open; the first belongs to the root."""
 
-    def __init__(self, start_fd: int, hidden: frozenset[Identity]) -> None:
+    def __init__(self, start_fd: int, hidden: frozenset[FileIdentity]) -> None:
         self._fds = [start_fd]
         self._hidden = hidden
 
@@ -214,7 +209,7 @@ class _Trail:
 
     def enter(self, name: str, make: bool, check: Callable[[int, str], object] | None = None) -> bool:
         """Enter a folder; False when the name is a link, which may lead to one."""
-        if len(self._fds) > _DEEPEST:
+        if len(self._fds) > _MAX_DEPTH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         try:
             self._fds.append(self._open(name, make, check))
@@ -277,10 +272,10 @@ def lies_in(folder_fd: int, folders: Iterable[str]) -> bool:
     return False
 
 
-def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity], bool]:
+def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[FileIdentity], bool]:
     """The identities of the hidden files and folders that exist, and whether a folder of them is below the root. Raises
     HiddenFileRefused if the root is in one of them."""
-    found: set[Identity] = set()
+    found: set[FileIdentity] = set()
     below = False
     for path in hidden:
         try:
@@ -295,7 +290,7 @@ def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity
     return frozenset(found), below
 
 
-def _way_up(path: str, folder_fd: int | None = None) -> list[Identity]:
+def _way_up(path: str, folder_fd: int | None = None) -> list[FileIdentity]:
     """The identities of a folder and all its parents, found by handles rather than names."""
     fd = os.open(path, _FOLDER, dir_fd=folder_fd)
     try:
@@ -313,7 +308,7 @@ def _way_up(path: str, folder_fd: int | None = None) -> list[Identity]:
         os.close(fd)
 
 
-def _identity(status: os.stat_result) -> Identity:
+def _identity(status: os.stat_result) -> FileIdentity:
     return status.st_dev, status.st_ino
 
 
@@ -328,7 +323,7 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 @cache
-def linux_calls() -> _Calls | None:
+def linux_calls() -> _LinuxCalls | None:
     """System calls that Python does not offer; None on other systems."""
     return _LinuxCalls() if sys.platform == "linux" else None
 

@@ -29,17 +29,17 @@ def warn_if_over_limits(sink: Sink | None, lost: asyncio.Future[Problem]) -> Non
 
 
 class HealthTracker:
-    """The health of a server; `tell` is called whenever it changes.
+    """The health of a server; `report` is called whenever it changes.
 
     `health` is that of the process or session that all clients share. While it is starting or down but the server still
-    `serves` some clients by processes of their own, it is told as degraded.
+    `serves` some clients by processes of their own, it is reported as degraded.
     """
 
-    def __init__(self, source: str, tell: Callable[[Health], None], serves: Callable[[], bool] | None = None) -> None:
+    def __init__(self, source: str, report: Callable[[Health], None], serves: Callable[[], bool] | None = None) -> None:
         self._source = source
-        self._tell_others = tell
+        self._report_change = report
         self._serves = serves
-        self.health = self._told = Health(state="starting", since=time.time())
+        self.health = self._reported = Health(state="starting", since=time.time())
 
     @property
     def refuses(self) -> bool:
@@ -47,8 +47,8 @@ class HealthTracker:
         return self.health.state in ("down", "auth_required")
 
     def refresh(self) -> None:
-        """Tell the health again: `serves` may have changed."""
-        self._tell(self.health)
+        """Report the health again if `serves` has changed it."""
+        self._set(self.health)
 
     def ready(self) -> None:
         self._report("ready")
@@ -68,7 +68,7 @@ class HealthTracker:
     def may_wait(self, retry_s: float) -> bool:
         """Whether calls may wait for the next attempt; if that is too far off, the server is down until then."""
         if retry_s > SOON_S and self.health.state == "starting":
-            self._tell(replace(self.health, state="down"))
+            self._set(replace(self.health, state="down"))
         return self.health.state == "starting"
 
     def refusal(self, tool: str) -> Problem:
@@ -89,7 +89,7 @@ class HealthTracker:
         if problem.code is SOURCE_OVER_LIMITS:
             reason = f"{problem.code}: {reason}"
         tail = tail or problem.stderr_tail or self.health.stderr_tail
-        self._tell(
+        self._set(
             replace(
                 self.health,
                 state=state,
@@ -102,18 +102,18 @@ class HealthTracker:
         )
 
     def _report(self, state: State, reason: str = "") -> None:
-        self._tell(replace(self.health, state=state, reason=reason, hint=""))
+        self._set(replace(self.health, state=state, reason=reason, hint=""))
 
-    def _tell(self, health: Health) -> None:
+    def _set(self, health: Health) -> None:
         self.health = health
         if health.state in ("starting", "down") and self._serves is not None and self._serves():
             reason = f"{health.reason}; clients that have a process of their own are served"
             health = replace(health, state="degraded", reason=reason)
-        since = time.time() if health.state != self._told.state else self._told.since
+        since = time.time() if health.state != self._reported.state else self._reported.since
         health = replace(health, since=since)
-        if health != self._told:
-            self._told = health
-            self._tell_others(health)
+        if health != self._reported:
+            self._reported = health
+            self._report_change(health)
 
 
 class RetryBackoff:

@@ -18,8 +18,8 @@ from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.runtime.children import Children
 
 AT_ONCE: Final = 16
-LONGEST_TURN_S: Final = 5.0
-MOST_SESSIONS: Final = 10_000
+MAX_TURN_S: Final = 5.0
+MAX_SESSIONS: Final = 10_000
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,8192}\Z")
 _KEY_BYTES: Final = 32
 _ALIAS_DIGITS: Final = 32
@@ -29,7 +29,7 @@ class StartSlots:
     """Limits how many servers start at once. A slot is freed when the start ends, or after a while: servers that hang
     must not hold up the others."""
 
-    def __init__(self, at_once: int = AT_ONCE, longest_turn_s: float = LONGEST_TURN_S) -> None:
+    def __init__(self, at_once: int = AT_ONCE, longest_turn_s: float = MAX_TURN_S) -> None:
         self._places = asyncio.Semaphore(at_once)
         self._longest_turn_s = longest_turn_s
 
@@ -69,7 +69,7 @@ class SessionTokens:
 
     def put(self, session: str, token: str) -> bool:
         """Set a session's token; False when there are too many already."""
-        if session not in self._tokens and len(self._tokens) >= MOST_SESSIONS:
+        if session not in self._tokens and len(self._tokens) >= MAX_SESSIONS:
             return False
         self._tokens[session] = token
         return True

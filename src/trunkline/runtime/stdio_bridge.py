@@ -26,7 +26,7 @@ else:
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_S = 10.0
 _LAST_RESPONSES_S = 7.0  # for requests from before the agent closed its end; the router takes less
-_LARGEST_FILE_BYTES = 64 * 1024
+_MAX_FILE_BYTES = 64 * 1024
 _ENDS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _WHOLE_PROGRAM = "import sys; sys.argv[0] = 'trunkline'; from trunkline.cli import main; main()"
 
@@ -46,7 +46,7 @@ def socket_path(arguments: list[str]) -> str | None:
         return None
     try:
         with open(file, "rb") as opened:
-            text = opened.read(_LARGEST_FILE_BYTES).decode()
+            text = opened.read(_MAX_FILE_BYTES).decode()
         return _only_member(text.strip(), "socket")
     except (OSError, ValueError):
         return None

@@ -12,7 +12,7 @@ from trunkline.core.errors import GATEWAY_UNREACHABLE, Problem
 
 _WAIT_S: Final = 10.0
 _CHUNK_BYTES: Final = 64 * 1024
-_LARGEST_BYTES: Final = 1024 * 1024
+_MAX_LINE_BYTES: Final = 1024 * 1024
 
 
 def answer_first_request(path: str, reason: str) -> None:
@@ -34,7 +34,7 @@ def _first_line() -> bytes:
     """The first line on stdin; empty or incomplete if it does not arrive in time."""
     text = b""
     deadline = time.monotonic() + _WAIT_S
-    while b"\n" not in text and len(text) < _LARGEST_BYTES:
+    while b"\n" not in text and len(text) < _MAX_LINE_BYTES:
         ready, _, _ = select.select([0], [], [], max(0.0, deadline - time.monotonic()))
         data = os.read(0, _CHUNK_BYTES) if ready else b""
         if not data:

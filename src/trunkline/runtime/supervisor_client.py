@@ -18,7 +18,6 @@ from trunkline.runtime.own_process import restore_open_file_limit
 from trunkline.runtime.processes import TAG, kill_run, make_tag
 
 if TYPE_CHECKING:
-    from trunkline.runtime.control import Message
     from trunkline.runtime.launch import Launch
 
 _PROGRAM: Final = str(Path(__file__).with_name("supervisor.py"))
@@ -114,17 +113,17 @@ class Child:
         It gets `grace_s` to exit by itself, the same time after SIGTERM, then SIGKILL. This goes on if the wait is
         cancelled.
         """
-        self._client.stop(self, close_s=grace_s, term_s=grace_s)
+        self._client.send("stop", self.id, (grace_s, grace_s))
         await asyncio.wait([self.gone], timeout=2 * grace_s + _KILL_LIMIT_S)
         return self.exited.result() if self.exited.done() else EXIT_CODE_WHEN_LOST
 
     def terminate(self, *, term_s: float) -> None:
         """Send SIGTERM now and SIGKILL after `term_s`, to it and everything it started. Does not wait."""
-        self._client.stop(self, close_s=0.0, term_s=term_s)
+        self._client.send("stop", self.id, (0.0, term_s))
 
     def kill(self) -> None:
         """Send SIGKILL to it and everything it started."""
-        self._client.kill(self)
+        self._client.send("kill", self.id, None)
 
 
 class SupervisorClient:
@@ -159,32 +158,26 @@ class SupervisorClient:
         self._next_id += 1
         self.children[child.id] = child
         argv, environment, *rest = program
-        self._send(("spawn", child.id, (argv, environment | {TAG.encode(): child.tag.encode()}, *rest)), descriptors)
+        self.send("spawn", child.id, (argv, environment | {TAG.encode(): child.tag.encode()}, *rest), descriptors)
         return child
-
-    def stop(self, child: Child, *, close_s: float, term_s: float) -> None:
-        self._send(("stop", child.id, (close_s, term_s)))
-
-    def kill(self, child: Child) -> None:
-        self._send(("kill", child.id, None))
 
     def hold(self, folder: HeldFolder) -> None:
         """Have the supervisor remove this folder when the channel closes."""
-        self._send(("hold", 0, tuple(folder)))
+        self.send("hold", 0, tuple(folder))
 
     def release(self, path: bytes) -> None:
-        self._send(("release", 0, path))
+        self.send("release", 0, path)
 
     def guard(self, group: int) -> GuardedProgram:
         """Have the supervisor kill every process with the returned tag when the channel closes. `group` is the process
         group that they share with others."""
         guarded = GuardedProgram(self, self._next_id, make_tag(self.run, self._next_id))
         self._next_id += 1
-        self._send(("guard", guarded.id, group))
+        self.send("guard", guarded.id, group)
         return guarded
 
     def unguard(self, guarded: GuardedProgram) -> None:
-        self._send(("unguard", guarded.id, None))
+        self.send("unguard", guarded.id, None)
 
     async def end(self) -> None:
         """Close the channel, so that the supervisor kills its children and exits; returns when it has."""
@@ -207,11 +200,11 @@ class SupervisorClient:
             settle(child.exited, EXIT_CODE_WHEN_LOST)
         self._cleanup = self._loop.create_task(self._clean_up())
 
-    def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+    def send(self, verb: str, child: int, value: Any, descriptors: Sequence[int] = ()) -> None:
         if self.lost:
             close_all(descriptors)
         else:
-            self._outbox.put(message, descriptors)
+            self._outbox.put((verb, child, value), descriptors)
             self._flush()
 
     def _flush(self) -> None:

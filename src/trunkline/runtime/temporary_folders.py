@@ -17,7 +17,7 @@ from trunkline.runtime.children import Children, start_failed
 from trunkline.runtime.tree_removal import remove_tree
 
 PREFIX: Final = "trunkline-r-"
-_LONGEST_PARENT: Final = 60
+_MAX_PARENT_BYTES: Final = 60
 """A socket's whole path may have 103 bytes on some systems, including the names of the folder and of the socket."""
 _NEW_S: Final = 60.0
 """A folder this young may be about to be locked."""
@@ -28,7 +28,7 @@ class TemporaryFolder:
 
     def __init__(self, prefix: str) -> None:
         parent = tempfile.gettempdir()
-        parent = parent if len(os.fsencode(parent)) <= _LONGEST_PARENT else "/tmp"
+        parent = parent if len(os.fsencode(parent)) <= _MAX_PARENT_BYTES else "/tmp"
         _remove_abandoned_once(parent, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         self._lock = _open(self.path)

@@ -127,7 +127,7 @@ class OtlpExporter:
             if not answer.problem:
                 if self._in_trouble:
                     self._in_trouble = False
-                    place = self._pool.target.place
+                    place = self._pool.target.address
                     self._report("info", f"Spans reach {place} again; {self.dropped} were dropped so far")
                 return max(len(batch) - answer.rejected, 0)
             self._warn_once(answer.problem)
@@ -161,7 +161,7 @@ class OtlpExporter:
     def _warn_once(self, reason: str) -> None:
         if not self._in_trouble:
             self._in_trouble = True
-            self._report("warning", f"Spans do not reach {self._pool.target.place}: {reason}")
+            self._report("warning", f"Spans do not reach {self._pool.target.address}: {reason}")
 
     async def close(self) -> None:
         """Make one more attempt to send what is left, within the deadline."""

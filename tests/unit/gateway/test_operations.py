@@ -510,7 +510,7 @@ async def test_what_is_no_token_is_refused_and_not_repeated(house: House) -> Non
 
 
 async def test_there_is_an_end_to_tokens(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_context, "MOST_SESSIONS", 2)
+    monkeypatch.setattr(source_context, "MAX_SESSIONS", 2)
     async with house.open() as operations:
         for session in ("a", "b", "a"):
             operations.put_session_token(session, b'{"token": "t"}')

@@ -170,7 +170,7 @@ def test_what_nobody_has_room_for_stays_with_the_server(loop_factory: Loop) -> N
 
     async def main() -> None:
         async with scripted(floods) as server, pool_to(server.url, limit_bytes=size) as pool:
-            pool.read(False)
+            pool.set_reading(False)
             exchange = ask(pool)
             await until(lambda: bool(taken), "the server sends")
             before = -1
@@ -179,7 +179,7 @@ def test_what_nobody_has_room_for_stays_with_the_server(loop_factory: Loop) -> N
                 await asyncio.sleep(0.2)
             assert len(taken) < 64
             assert exchange.status == 0
-            pool.read(True)
+            pool.set_reading(True)
             assert len(await done(exchange)) == size
 
     run_on(loop_factory, main())

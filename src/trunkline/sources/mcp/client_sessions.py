@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from operator import itemgetter
 from typing import Final
 
-from trunkline.core.call import QUEUED, Call, Caller, Failure, Request
+from trunkline.core.call import Call, Caller, Failure, Request
 from trunkline.core.errors import (
     INTERNAL,
     SOURCE_LOST,
@@ -18,11 +18,10 @@ from trunkline.core.errors import (
     TOO_MANY_UPSTREAM_SESSIONS,
     Code,
     GatewayError,
-    Phase,
     Problem,
 )
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import resume_safely
+from trunkline.runtime.queued_calls import QueuedCalls
 from trunkline.runtime.server_lifecycle import AT_ONCE_WITHIN_S, SOON_S, RetryBackoff
 from trunkline.sources.mcp.initialize import wait_for_roots
 from trunkline.sources.mcp.session import UpstreamSession, close_session
@@ -54,8 +53,8 @@ class _RestartBackoff(RetryBackoff):
         self.until = asyncio.get_running_loop().time() + self.next_delay_s()
 
 
-class _Entry:
-    """One client's session: opening, open, or lost. It is the carrier of the calls that wait until it is open."""
+class _SessionEntry:
+    """One client's session: opening, open, or lost. Until it is open, its calls wait."""
 
     __slots__ = ("ended", "opening", "session", "used_at", "waiting")
 
@@ -63,23 +62,12 @@ class _Entry:
         self.ended = False
         self.session: UpstreamSession | None = None
         self.opening: asyncio.Task[None] | None = None
-        self.waiting: list[Call] = []
+        self.waiting = QueuedCalls()
         self.used_at = 0.0
 
     @property
     def idle(self) -> bool:
         return self.session is not None and self.session.idle
-
-    def hold(self, call: Call) -> None:
-        call.upstream = self
-        self.waiting.append(call)
-
-    def abandon(self, request: Request) -> None:
-        """Drop the call at once: a server may take a minute to start, and a call may hold megabytes."""
-        self.waiting[:] = [call for call in self.waiting if call is not request]
-
-    def phase_of(self, request: Request) -> Phase:
-        return QUEUED
 
 
 def _ignore(*_: object) -> None:
@@ -87,7 +75,7 @@ def _ignore(*_: object) -> None:
 
 
 class ClientSessions:
-    """One session per client, each opened when a call of the client comes. `elsewhere` takes calls that get none."""
+    """One session per client, each opened when a call of the client comes. `fallback` takes calls that get none."""
 
     def __init__(
         self,
@@ -99,17 +87,17 @@ class ClientSessions:
         on_opened: Callable[[SessionKey, UpstreamSession], None] = _ignore,
         on_closed: Callable[[SessionKey], None] = _ignore,
         on_change: Callable[[], None] = _ignore,
-        elsewhere: Callable[[Call], None] | None = None,
+        fallback: Callable[[Call], None] = _ignore,
     ) -> None:
         self._source = source
-        self._elsewhere = elsewhere
+        self._fallback = fallback
         self._open_session = open_session
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._on_change = on_change
         self._max_sessions = max_sessions
         self._idle_s = idle_s
-        self._entries: dict[SessionKey, _Entry] = {}
+        self._entries: dict[SessionKey, _SessionEntry] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._backoffs: dict[SessionKey | bytes, _RestartBackoff] = {}
         """By session where its process crashed; by capabilities where starts fail, whoever they are for."""
@@ -130,9 +118,9 @@ class ClientSessions:
         if entry.session is not None:
             entry.session.send(call)
         else:
-            entry.hold(call)
+            entry.waiting.add(call)
 
-    def _new_entry(self, call: Call, key: SessionKey) -> _Entry | None:
+    def _new_entry(self, call: Call, key: SessionKey) -> _SessionEntry | None:
         # nothing is started for a client while its own process, or every start with its capabilities, keeps failing
         backoffs = [backoff for backoff in (self._backoffs.get(key), self._backoffs.get(key[2])) if backoff is not None]
         wait_s = max((backoff.until - self._loop.time() for backoff in backoffs), default=0.0)
@@ -147,20 +135,18 @@ class ClientSessions:
                 call, TOO_MANY_UPSTREAM_SESSIONS, reason, hint="set `sessions: shared` if the server keeps no state"
             )
             return None
-        entry = self._entries[key] = _Entry()
+        entry = self._entries[key] = _SessionEntry()
         entry.opening = self._loop.create_task(self._open(key, entry, wait_s))
         return entry
 
-    async def _open(self, key: SessionKey, entry: _Entry, wait_s: float) -> None:
+    async def _open(self, key: SessionKey, entry: _SessionEntry, wait_s: float) -> None:
         try:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
             session = await self._open_session(key[2])
         except NoClientSessions:
-            for call in self._remove(key, entry):
-                if not call.done and self._elsewhere is not None:
-                    call.upstream = None
-                    resume_safely(call, self._elsewhere, call)
+            self._remove(key, entry)
+            entry.waiting.release(self._fallback)
             return
         except Exception as error:  # whatever it was, the waiting calls get an answer
             self._backoffs.setdefault(key[2], _RestartBackoff()).begin()
@@ -178,13 +164,11 @@ class ClientSessions:
             return
         entry.session = session
         session.lost.add_done_callback(lambda _: self._session_lost(key, entry))
-        session.waiting_calls, waiting, entry.waiting = [], entry.waiting, []
-        for call in waiting:
-            if not call.done:
-                resume_safely(call, session.send, call)
+        session.waiting_calls = ()
+        entry.waiting.release(session.send)
         self._on_change()
 
-    async def _prepare(self, key: SessionKey, entry: _Entry, session: UpstreamSession) -> None:
+    async def _prepare(self, key: SessionKey, entry: _SessionEntry, session: UpstreamSession) -> None:
         """Let the server's first requests reach the waiting calls, and be answered before these are sent."""
         session.waiting_calls = entry.waiting
         try:
@@ -198,21 +182,18 @@ class ClientSessions:
             await close_session(session)
             raise
 
-    def _remove(self, key: SessionKey, entry: _Entry) -> list[Call]:
-        """Remove the entry. Returns the calls that were waiting for it."""
+    def _remove(self, key: SessionKey, entry: _SessionEntry) -> None:
+        """Remove the entry, unless another one has taken its place."""
         if self._entries.get(key) is entry:
             del self._entries[key]
-        waiting, entry.waiting = entry.waiting, []
-        return waiting
 
-    def _refuse_waiting(self, key: SessionKey, entry: _Entry, problem: Problem) -> None:
-        for call in self._remove(key, entry):
-            self._refuse(call, SOURCE_START_FAILED, problem.message, hint=problem.hint)
+    def _refuse_waiting(self, key: SessionKey, entry: _SessionEntry, problem: Problem) -> None:
+        self._remove(key, entry)
+        entry.waiting.release(lambda call: self._refuse(call, SOURCE_START_FAILED, problem.message, hint=problem.hint))
 
-    def _session_lost(self, key: SessionKey, entry: _Entry) -> None:
+    def _session_lost(self, key: SessionKey, entry: _SessionEntry) -> None:
         """Forget a lost session: the next call opens a new one."""
-        if self._entries.get(key) is entry:
-            del self._entries[key]
+        self._remove(key, entry)
         if entry.session is not None and not entry.ended:
             self._crashed(key, entry.session)
             self._close_later(key, entry.session)
@@ -265,7 +246,6 @@ class ClientSessions:
             entry.session.server_requests.refuse_all()
 
     def session_of(self, caller: Caller) -> UpstreamSession | None:
-        """The open session of this caller."""
         key = session_key(caller)
         entry = None if key is None else self._entries.get(key)
         return None if entry is None else entry.session
@@ -297,8 +277,7 @@ class ClientSessions:
         if entry.opening is not None and not entry.opening.done():
             entry.opening.cancel()
             self._await_later(entry.opening)
-        for call in entry.waiting:
-            self._refuse(call, SOURCE_LOST, f"was stopped: {why}")
+        entry.waiting.release(lambda call: self._refuse(call, SOURCE_LOST, f"was stopped: {why}"))
         if entry.session is not None:
             self._close_later(key, entry.session)
 

@@ -41,7 +41,7 @@ class SseUpstreamSession(BaseHttpSession):
         super().__init__(source, count, pool, headers)
         self._post_head = b""
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._stream = EventStream(self, "", self._stream_ended)
+        self._stream = EventStream(self, self._stream_ended)
 
     async def connect(self, timeout_s: float) -> None:
         """Open the stream and wait for the `endpoint` to post to."""

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 EVENTS: Final = b"text/event-stream"
 SESSION_ID: Final = b"mcp-session-id"
-REST_S: Final = 2.0
+LINGER_S: Final = 2.0
 """How long a stream may stay open after the answer that it was for."""
-_AGAIN_S: Final = 1.0
-_AGAIN_AT_LEAST_S: Final = 0.1
-_AGAIN_AT_MOST_S: Final = 60.0
-_UNSERVED_IN_A_ROW: Final = 3
+_PAUSE_S: Final = 1.0
+_MIN_PAUSE_S: Final = 0.1
+_MAX_PAUSE_S: Final = 60.0
+_MAX_UNSERVED: Final = 3
 _EXCERPT_BYTES: Final = 1024
 _SHOWN_CHARACTERS: Final = 120
 _NO_SESSION: Final = re.compile(
@@ -44,15 +44,15 @@ _NO_SESSION: Final = re.compile(
 def pause_s(parser: SseParser) -> float:
     """How long the server wants us to wait before we request its stream again."""
     if parser.retry_ms is None:
-        return _AGAIN_S
-    return min(max(parser.retry_ms / 1000, _AGAIN_AT_LEAST_S), _AGAIN_AT_MOST_S)
+        return _PAUSE_S
+    return min(max(parser.retry_ms / 1000, _MIN_PAUSE_S), _MAX_PAUSE_S)
 
 
 S = TypeVar("S", bound="BaseHttpSession")
 
 
-class _MaybeStreamed(Exchange, Generic[S]):
-    """An exchange whose response may be a stream of events, which is cut a while after the answer it was for."""
+class _StreamableExchange(Exchange, Generic[S]):
+    """An exchange whose response may be a stream of events, which is closed shortly after it has brought the answer."""
 
     __slots__ = ("_cut_timer", "_parts", "_request", "_session", "_sse", "status")
 
@@ -73,16 +73,14 @@ class _MaybeStreamed(Exchange, Generic[S]):
         session, request = self._session, self._request
         try:
             events = self._sse.feed(data)
-        except SseTooLarge as error:
+        except SseTooLarge:
             self.abort()
-            for event in error.events:
-                session.event(event, request)
             self.on_fail("an event is too large", too_large=True)
             return
         for event in events:
             session.event(event, request)
         if request is not None and request.done and self._cut_timer is None and not self.over:
-            self.cut_after(REST_S)
+            self.cut_after(LINGER_S)
 
     def cut_after(self, seconds: float) -> None:
         self._cut_timer = asyncio.get_running_loop().call_later(seconds, self._cut)
@@ -101,31 +99,29 @@ class _MaybeStreamed(Exchange, Generic[S]):
         super().abort()
 
 
-class EventStream(_MaybeStreamed["BaseHttpSession"]):
-    """One GET of an event stream. `request` is the one whose answer it resumes, if any."""
+class EventStream(_StreamableExchange["BaseHttpSession"]):
+    """One GET of an event stream, which goes on `after` what another one has parsed. `request` is the one whose answer
+    it resumes, if any."""
 
     __slots__ = ("_on_ended", "_on_opened", "failure", "parser", "too_large")
 
     def __init__(
         self,
         session: BaseHttpSession,
-        last_event_id: str,
         on_ended: Callable[[EventStream], None],
         *,
+        after: SseParser | None = None,
         request: Request | None = None,
         on_opened: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(session, request, session.stream_request(last_event_id))
+        self.parser = SseParser(session.pool.limit_bytes)
+        if after is not None:
+            self.parser.last_event_id, self.parser.retry_ms = after.last_event_id, after.retry_ms
+        super().__init__(session, request, session.stream_request(self.parser.last_event_id or ""))
         self._on_opened = on_opened
         self._on_ended = on_ended
-        self.parser = SseParser(session.pool.limit_bytes)
-        self.parser.last_event_id = last_event_id or None
         self.failure = ""
         self.too_large = False
-
-    @property
-    def last_event_id(self) -> str:
-        return self.parser.last_event_id or ""
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.status = status
@@ -151,24 +147,23 @@ class Resumption:
     The message itself is never sent again: its tool may be running.
     """
 
-    __slots__ = ("_last_event_id", "_pause_s", "_request", "_session", "_stream", "_timer", "_unserved")
+    __slots__ = ("_parser", "_request", "_session", "_stream", "_timer", "_unserved")
 
     written: Final = True
 
     def __init__(self, session: HttpUpstreamSession, request: Request, parser: SseParser) -> None:
         self._session = session
         self._request = request
-        self._last_event_id = parser.last_event_id or ""
-        self._pause_s = pause_s(parser)
+        self._parser = parser
         self._stream: EventStream | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._unserved = 0
 
     def start(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._connect)
+        self._timer = asyncio.get_running_loop().call_later(pause_s(self._parser), self._connect)
 
     def _connect(self) -> None:
-        self._stream = EventStream(self._session, self._last_event_id, self._stream_ended, request=self._request)
+        self._stream = EventStream(self._session, self._stream_ended, after=self._parser, request=self._request)
         self._session.pool.send(self._stream)
 
     def abort(self) -> None:
@@ -187,12 +182,10 @@ class Resumption:
             session.fail(request, session.problem(ANSWER_TOO_LARGE, "an event is too large", request))
         elif stream.status not in (0, 200):
             self._give_up(f"its answer broke off, and the request for the rest was answered with HTTP {stream.status}")
-        elif self._unserved >= _UNSERVED_IN_A_ROW:
+        elif self._unserved >= _MAX_UNSERVED:
             self._give_up("its answer broke off, and the rest cannot be reached")
         else:
-            self._last_event_id = stream.last_event_id
-            if stream.parser.retry_ms is not None:
-                self._pause_s = pause_s(stream.parser)
+            self._parser = stream.parser
             self.start()
 
     def _give_up(self, reason: str) -> None:
@@ -202,7 +195,7 @@ class Resumption:
         session.fail(request, problem)
 
 
-class MessagePost(_MaybeStreamed["HttpUpstreamSession"]):
+class MessagePost(_StreamableExchange["HttpUpstreamSession"]):
     """The POST of one message, and the answer if it is a request."""
 
     __slots__ = ()

@@ -238,26 +238,26 @@ class HttpUpstreamSession(BaseHttpSession):
         """Reopen a stream that was served once, however long the server is away; if it then refuses, it has forgotten
         our session, or at least the last event."""
         served_before = False
-        last_event_id = ""
+        before: SseParser | None = None
         while not self.lost.done():
-            stream = await self._listen_once(last_event_id)
+            stream = await self._listen_once(before)
             served_before = served_before or stream.status == 200
             if stream.status not in (0, 200):
-                if last_event_id and stream.status != 404:
-                    last_event_id = ""
+                if before is not None and before.last_event_id and stream.status != 404:
+                    before = None
                     continue
                 if served_before and self.session_id:
                     self.retire(self.problem(SOURCE_LOST, "lost our session"))
                 return
             if not served_before:
                 return
-            last_event_id = stream.last_event_id
-            await asyncio.sleep(pause_s(stream.parser))
+            before = stream.parser
+            await asyncio.sleep(pause_s(before))
 
-    async def _listen_once(self, last_event_id: str) -> EventStream:
+    async def _listen_once(self, before: SseParser | None) -> EventStream:
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         answered = partial(settle, self._stream_answered, None)
-        stream = EventStream(self, last_event_id, lambda _: settle(closed, None), on_opened=answered)
+        stream = EventStream(self, lambda _: settle(closed, None), after=before, on_opened=answered)
         self.pool.send(stream)
         try:
             await closed

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Request, Result
+from trunkline.core.call import Call, Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
@@ -41,7 +41,7 @@ _SET_LEVEL_S: Final = 10.0
 _TASK_METHODS: Final = frozenset({SUBSCRIPTIONS_LISTEN, TASKS_GET})
 _TASK_CAPABILITIES: Final = b'{"extensions":{"%b":{}}}' % TASKS.encode()
 _PING_S: Final = 1.0
-_LONGEST_S: Final = 5.0
+_MAX_WAIT_S: Final = 5.0
 _PROCESSING_S: Final = 0.1
 """Time for the server to process our answers (it may look at the folders first), which we cannot observe."""
 
@@ -199,18 +199,6 @@ def own_request_meta(capabilities: bytes = b"{}") -> bytes:
     return encode_request_meta(CLIENT_NAME, __version__, capabilities)
 
 
-class _SetLevel(msgspec.Struct):
-    level: str
-
-
-def level_in(params: Json) -> str:
-    """The level that a `logging/setLevel` names; empty when it names none."""
-    try:
-        return msgspec.json.decode(params, type=_SetLevel).level
-    except msgspec.MsgspecError:
-        return ""
-
-
 class RequestMeta:
     """The `_meta` of each request to a modern server, cached by caller."""
 
@@ -268,7 +256,7 @@ async def wait_for_roots(session: UpstreamSession) -> None:
     that requests nothing costs one ping.
     """
     with suppress(TimeoutError):
-        async with TimeLimit(_LONGEST_S):
+        async with TimeLimit(_MAX_WAIT_S):
             await session.request(PING, b"{}", _PING_S)
             if session.server_requests.any_received:
                 idle = asyncio.Event()

@@ -177,7 +177,7 @@ def _freshness(members: Members) -> Freshness:
     return Freshness(ttl_ms, public, time.monotonic())
 
 
-async def fetch_tools(session: UpstreamSession, source: str) -> list[ToolDefinition]:
+async def fetch_tools(session: UpstreamSession) -> list[ToolDefinition]:
     """Fetch the tools of a server alone."""
     listed = await fetch_list(session, KINDS["tools"])
-    return [ToolDefinition(source, name, definition) for name, definition in listed.items]
+    return [ToolDefinition(session.source, name, definition) for name, definition in listed.items]

@@ -36,15 +36,15 @@ _SUBSCRIBE_S: Final = 30.0
 _UNSUBSCRIBE_S: Final = 10.0
 _EMPTY: Final = b"{}"
 
-SessionName = Hashable
+UpstreamKey = Hashable
 """Identifies the session that a caller's calls use; None is the control session."""
 
 
 class _Subscription:
     """One resource on one session. `session` is set while the server sends updates of it."""
 
-    def __init__(self, session_name: SessionName, caller: Caller, uri: str) -> None:
-        self.session_name = session_name
+    def __init__(self, upstream_key: UpstreamKey, caller: Caller, uri: str) -> None:
+        self.upstream_key = upstream_key
         self.caller = caller
         self.uri = uri
         self.watches: list[ResourceWatch] = []
@@ -60,7 +60,7 @@ class _Subscription:
         """Whether it has to be requested again when the control session is up."""
         if self.request is not None:
             return False
-        return self.session_name is None if self.session is None else not self.session.usable
+        return self.upstream_key is None if self.session is None else not self.session.usable
 
     def settle(self, outcome: Outcome) -> None:
         for watch in list(self.watches):
@@ -106,23 +106,23 @@ def _without_subscription_id(params: bytes) -> bytes:
 
 
 class UpstreamSubscriptions:
-    """All resource subscriptions at one server. `submit` sends a call on the session that `session_name_of` names."""
+    """All resource subscriptions at one server. `submit` sends a call on the session that `upstream_key_of` names."""
 
     def __init__(
         self,
         source: str,
         submit: Callable[[Call], None],
-        session_name_of: Callable[[Caller], SessionName],
+        upstream_key_of: Callable[[Caller], UpstreamKey],
         on_missed: Callable[[], None],
     ) -> None:
         self._source = source
         self._submit = submit
-        self._session_name_of = session_name_of
+        self._upstream_key_of = upstream_key_of
         self._on_missed = on_missed
-        self._subscriptions: dict[tuple[SessionName, str], _Subscription] = {}
+        self._subscriptions: dict[tuple[UpstreamKey, str], _Subscription] = {}
         self._by_uri: dict[str, set[_Subscription]] = {}
-        self._per_session: dict[SessionName, int] = {}
-        self._unsubscribing: set[tuple[SessionName, str]] = set()
+        self._per_session: dict[UpstreamKey, int] = {}
+        self._unsubscribing: set[tuple[UpstreamKey, str]] = set()
         self._early: dict[ResourceWatch, Deadline] = {}
         self._session: UpstreamSession | None = None
         self._is_up = False
@@ -148,7 +148,7 @@ class UpstreamSubscriptions:
             return self._problem(SOURCE_DOWN, "was stopped")
         if not self._session.server.declares("resources", "subscribe"):
             return self._problem(UNKNOWN_METHOD, "does not report changes of resources")
-        if self._per_session.get(self._session_name_of(watch.caller), 0) >= MAX_PER_SESSION:
+        if self._per_session.get(self._upstream_key_of(watch.caller), 0) >= MAX_PER_SESSION:
             return self._problem(QUEUE_FULL, f"{MAX_PER_SESSION} of its resources are watched already")
         return None
 
@@ -156,7 +156,7 @@ class UpstreamSubscriptions:
         return Problem(code=code, message=f"Server {self._source}: {reason}", source=self._source)
 
     def _join(self, watch: ResourceWatch) -> None:
-        key = (self._session_name_of(watch.caller), watch.uri)
+        key = (self._upstream_key_of(watch.caller), watch.uri)
         subscription = self._subscriptions.get(key)
         if subscription is not None:
             subscription.watches.append(watch)
@@ -165,7 +165,7 @@ class UpstreamSubscriptions:
             return
         subscription = self._subscriptions[key] = _Subscription(key[0], watch.caller, watch.uri)
         self._by_uri.setdefault(watch.uri, set()).add(subscription)
-        self._per_session[subscription.session_name] = self._per_session.get(subscription.session_name, 0) + 1
+        self._per_session[subscription.upstream_key] = self._per_session.get(subscription.upstream_key, 0) + 1
         subscription.watches.append(watch)
         self._subscribe(subscription)
 
@@ -186,14 +186,14 @@ class UpstreamSubscriptions:
     def forget(self, session: str) -> None:
         """Drop the subscriptions of a client that has left."""
         for subscription in list(self._subscriptions.values()):
-            if subscription.caller.session == session and subscription.session_name is not None:
+            if subscription.caller.session == session and subscription.upstream_key is not None:
                 subscription.watches.clear()
                 self._drop(subscription)
 
     def move(self) -> None:
         """Move subscriptions whose callers now share the control session."""
         for subscription in list(self._subscriptions.values()):
-            if subscription.session_name != self._session_name_of(subscription.caller):
+            if subscription.upstream_key != self._upstream_key_of(subscription.caller):
                 watches, subscription.watches = subscription.watches, []
                 request, subscription.request = subscription.request, None
                 self._drop(subscription)
@@ -240,8 +240,8 @@ class UpstreamSubscriptions:
 
     def _subscribe(self, subscription: _Subscription) -> None:
         subscription.cancel_timer()
-        key = (subscription.session_name, subscription.uri)
-        if subscription.session_name is None and (self._listen is not None or not self._is_up):
+        key = (subscription.upstream_key, subscription.uri)
+        if subscription.upstream_key is None and (self._listen is not None or not self._is_up):
             subscription.timer = Deadline(_SUBSCRIBE_S, partial(self._give_up, subscription))
             self._update_listen()
             return
@@ -300,7 +300,7 @@ class UpstreamSubscriptions:
 
     def _drop(self, subscription: _Subscription) -> None:
         self._remove(subscription)
-        if self._listen is not None and subscription.session_name is None:
+        if self._listen is not None and subscription.upstream_key is None:
             subscription.session = None
             self._update_listen()
         elif subscription.session is not None:
@@ -309,7 +309,7 @@ class UpstreamSubscriptions:
     def _remove(self, subscription: _Subscription) -> None:
         if subscription.request is None:  # else the timer is its deadline
             subscription.cancel_timer()
-        key = (subscription.session_name, subscription.uri)
+        key = (subscription.upstream_key, subscription.uri)
         if self._subscriptions.get(key) is not subscription:
             return
         del self._subscriptions[key]
@@ -317,9 +317,9 @@ class UpstreamSubscriptions:
         same.discard(subscription)
         if not same:
             del self._by_uri[subscription.uri]
-        self._per_session[subscription.session_name] -= 1
-        if not self._per_session[subscription.session_name]:
-            del self._per_session[subscription.session_name]
+        self._per_session[subscription.upstream_key] -= 1
+        if not self._per_session[subscription.upstream_key]:
+            del self._per_session[subscription.upstream_key]
 
     def _release(self, subscription: _Subscription) -> None:
         session, subscription.session = subscription.session, None
@@ -328,14 +328,14 @@ class UpstreamSubscriptions:
         session.subscription_count -= 1
         if subscription.on_lost is not None:
             session.lost.remove_done_callback(subscription.on_lost)
-        key = (subscription.session_name, subscription.uri)
+        key = (subscription.upstream_key, subscription.uri)
         if not session.usable or key in self._subscriptions or key in self._unsubscribing:
             return
         self._unsubscribing.add(key)
         params = b'{"uri":%b}' % encode(subscription.uri)
         session.start_request(RESOURCES_UNSUBSCRIBE, params, _UNSUBSCRIBE_S, partial(self._unsubscribed, key))
 
-    def _unsubscribed(self, key: tuple[SessionName, str], request: Request) -> None:
+    def _unsubscribed(self, key: tuple[UpstreamKey, str], request: Request) -> None:
         self._unsubscribing.discard(key)
         subscription = self._subscriptions.get(key)
         if subscription is not None and subscription.session is None and subscription.request is None:
@@ -353,7 +353,7 @@ class UpstreamSubscriptions:
         if self._listen is not None:
             subscriptions = self._subscriptions.values()
             self._listen.want(
-                frozenset(subscription.uri for subscription in subscriptions if subscription.session_name is None)
+                frozenset(subscription.uri for subscription in subscriptions if subscription.upstream_key is None)
             )
 
     def _listening(self, uris: Uris) -> None:

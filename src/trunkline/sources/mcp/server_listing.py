@@ -51,16 +51,14 @@ class ServerListing:
     def __init__(
         self,
         session: UpstreamSession,
-        source: str,
         publish: Callable[[Snapshot], None],
         on_listed: Callable[[str | None], None] | None = None,
         before: ServerListing | None = None,
     ) -> None:
         self._session = session
-        self._source = source
         self._publish = publish
         self._on_listed = on_listed
-        self._known: _Lists = {} if before is None else dict(before._known)
+        self._known: _Lists = dict.fromkeys(LISTS, FetchedList()) if before is None else dict(before._known)
         self._declared: frozenset[ListName] = frozenset(
             name for name in LISTS if session.server.declares(KINDS[name].capability)
         )
@@ -96,7 +94,7 @@ class ServerListing:
 
     def definition_of(self, tool: str) -> bytes:
         """The last known definition of a tool; empty for an unknown one."""
-        return dict(self._known.get("tools", FetchedList()).items).get(tool, b"")
+        return dict(self._known["tools"].items).get(tool, b"")
 
     def missed(self) -> None:
         """Fetch everything again, as notifications may have been lost."""
@@ -119,13 +117,13 @@ class ServerListing:
 
     def forget(self) -> None:
         """Drop the definitions, which may be megabytes, without waiting for the garbage collector."""
-        self._known = {}
+        self._known = dict.fromkeys(LISTS, FetchedList())
 
     # -- later rounds -------------------------------------------------------------------------------------------------
 
     def _is_stale(self, name: ListName) -> bool:
-        listed = self._known.get(name)
-        ttl_s = listed.freshness.ttl_ms / 1000 if listed is not None and listed.freshness is not None else 0.0
+        freshness = self._known[name].freshness
+        ttl_s = 0.0 if freshness is None else freshness.ttl_ms / 1000
         announces = self._session.server.declares(KINDS[name].capability, "listChanged")
         return (ttl_s > 0 or not announces) and time.monotonic() - self._asked_at[name] > max(ttl_s, _FRESH_S)
 
@@ -203,7 +201,7 @@ class ServerListing:
         if error is None:
             self._known[name] = task.result()
         else:
-            known = self._known.get(name, FetchedList())
+            known = self._known[name]
             reason = error.problem.message if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}"
             warning = f"its `{KINDS[name].method}` failed ({reason}); the last known list is kept"
             self._known[name] = FetchedList(known.items, (warning,), known.freshness)
@@ -214,12 +212,10 @@ class ServerListing:
             self._publish(self._snapshot())
 
     def _snapshot(self) -> Snapshot:
-        server, source = self._session.server, self._source
-        lists: _Lists = {name: self._known[name] for name in LISTS if name in self._declared and name in self._known}
+        server, source = self._session.server, self._session.source
+        lists: _Lists = {name: self._known[name] if name in self._declared else FetchedList() for name in LISTS}
         return Snapshot(
-            tools=tuple(
-                ToolDefinition(source, name, definition) for name, definition in lists.get("tools", FetchedList()).items
-            ),
+            tools=tuple(ToolDefinition(source, name, definition) for name, definition in lists["tools"].items),
             prompts=self._items(lists, "prompts"),
             resources=self._items(lists, "resources"),
             templates=self._items(lists, "templates"),
@@ -232,7 +228,7 @@ class ServerListing:
         )
 
     def _items(self, lists: _Lists, name: ListName) -> tuple[ItemDefinition, ...]:
-        return tuple(ItemDefinition(self._source, key, definition) for key, definition in lists.get(name, FetchedList()).items)
+        return tuple(ItemDefinition(self._session.source, key, definition) for key, definition in lists[name].items)
 
 
 def announced_kinds(server: InitializeResult) -> dict[str, bool]:
@@ -247,8 +243,7 @@ def announced_kinds(server: InitializeResult) -> dict[str, bool]:
 class ClientListings:
     """The lists of sessions of single clients, fetched once such a server announces a change, for that client alone."""
 
-    def __init__(self, source: str, publish_for: Callable[[str, Snapshot | None], None]) -> None:
-        self._source = source
+    def __init__(self, publish_for: Callable[[str, Snapshot | None], None]) -> None:
         self._publish_for = publish_for
         self._listings: dict[UpstreamSession, ServerListing] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -256,7 +251,7 @@ class ClientListings:
     def changed(self, client: str, session: UpstreamSession, method: str) -> None:
         listing = self._listings.get(session)
         if listing is None:
-            listing = self._listings[session] = ServerListing(session, self._source, partial(self._publish_for, client))
+            listing = self._listings[session] = ServerListing(session, partial(self._publish_for, client))
             session.lost.add_done_callback(lambda _: self._drop(session))
         listing.changed(method)
 

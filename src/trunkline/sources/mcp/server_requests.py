@@ -45,8 +45,8 @@ TASK_MARK: Final = b'"task"'
 ESCAPED: Final = b"\\u00"
 """Letters of either may be spelled like this instead."""
 
-CandidateCalls = Callable[[], tuple[Call, ...]]
-"""The calls in flight that may have caused a request, the likeliest last."""
+FindCalls = Callable[[], tuple[Call, ...]]
+"""Finds the calls in flight that may have caused a request, the likeliest last."""
 
 
 def refuse_without_client(server_request: ServerRequest) -> None:
@@ -71,7 +71,7 @@ class ServerRequests:
         self.declared = b"{}"
         self.any_received = False
         self._source = source
-        self._write = write
+        self._write: Callable[[bytes], None] = write
         self._count = count
         self._open: dict[MessageId, ServerRequest] = {}
         self._held: dict[MessageId, Callable[[], None]] = {}
@@ -101,7 +101,7 @@ class ServerRequests:
 
     # -- received -----------------------------------------------------------------------------------------------------
 
-    def receive(self, raw_id: msgspec.Raw, method: str, params: bytes, calls: CandidateCalls) -> None:
+    def receive(self, raw_id: msgspec.Raw, method: str, params: bytes, find_calls: FindCalls) -> None:
         """Answer, forward or refuse a request of the server."""
         try:
             request_id = read_id(raw_id)
@@ -116,7 +116,7 @@ class ServerRequests:
         elif (refused := self._refusal(method, params)) is not None:
             self._write(error_message(id_json, refused))
         else:
-            self._forward(request_id, id_json, method, params, calls)
+            self._forward(request_id, id_json, method, params, find_calls)
 
     def _refusal(self, method: str, params: bytes) -> bytes | None:
         if method not in SERVER_REQUEST_METHODS:
@@ -133,12 +133,12 @@ class ServerRequests:
         return None
 
     def _forward(
-        self, request_id: MessageId, id_json: bytes, method: str, params: bytes, candidates: CandidateCalls
+        self, request_id: MessageId, id_json: bytes, method: str, params: bytes, find_calls: FindCalls
     ) -> None:
         """Hand it to the likeliest call whose client can be asked, else to the handler of requests outside calls."""
-        calls = candidates()
+        calls = find_calls()
         if not calls and self._handler is None:
-            self._held[request_id] = partial(self._forward, request_id, id_json, method, params, candidates)
+            self._held[request_id] = partial(self._forward, request_id, id_json, method, params, find_calls)
             return
         server_request = ServerRequest(self._source, method, params, partial(self._reply, request_id, id_json), calls)
         server_request.on_progress = self._forward_progress
@@ -202,11 +202,7 @@ class ServerRequests:
 
     def close(self) -> None:
         """Write nothing any more."""
-        self._write = _drop
-
-
-def _drop(message: bytes) -> None:
-    pass
+        self._write = lambda _: None
 
 
 def _refuse(server_request: ServerRequest) -> None:

@@ -7,7 +7,7 @@ at most the one request it belongs to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import monotonic
 from typing import ClassVar, Final
@@ -73,8 +73,8 @@ _OPEN_BRACE: Final = 0x7B
 _SPACE: Final = b" \t\r\n"
 _EXCERPT_BYTES: Final = 2048
 _SHOWN_CHARACTERS: Final = 300
-_LARGEST_BATCH: Final = 1_000
-_LARGEST_BATCH_BYTES: Final = 1 << 20
+_MAX_BATCH: Final = 1_000
+_MAX_BATCH_BYTES: Final = 1 << 20
 """Nobody else is served while an array is read, and there are never that many answers to give."""
 _LINGERS_S: Final = 5.0
 """How long a server may go on with an abandoned call; until then no notification is attributed to another call."""
@@ -114,7 +114,7 @@ class UpstreamSession:
         self.mixed = False
         self.served = 0
         self.pending: dict[int, Request] = {}
-        self.waiting_calls: list[Call] = []
+        self.waiting_calls: Iterable[Call] = ()
         self.server_requests = ServerRequests(source, self._write_answer, count)
         self.on_notification: Callable[[str, Json], None] = _ignore
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
@@ -236,8 +236,8 @@ class UpstreamSession:
             self._count("noise_lines")
 
     def _receive_batch(self, text: bytes, request: Request | None) -> None:
-        batch = decode_batch(replace_lone_surrogates(text)) if len(text) <= _LARGEST_BATCH_BYTES else None
-        if batch is None or len(batch) > _LARGEST_BATCH:
+        batch = decode_batch(replace_lone_surrogates(text)) if len(text) <= _MAX_BATCH_BYTES else None
+        if batch is None or len(batch) > _MAX_BATCH:
             self._count("protocol_errors")
             return
         if not batch:

@@ -6,20 +6,19 @@ same order every time, so that a caller who comes again meets the same server.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
-from trunkline.core.call import QUEUED, Call, Caller, Request
-from trunkline.core.errors import Phase
+from trunkline.core.call import Call, Caller, Request
 from trunkline.core.server_request import ServerRequest
 from trunkline.protocol.mcp.capabilities import askable
+from trunkline.runtime.queued_calls import QueuedCalls
 from trunkline.sources.mcp.client_sessions import ClientSessions, SessionKey
 
 MAX_SLOTS: Final = 8
 """How many servers may work for callers of one principal and set of capabilities. Calls that wait for an answer of
 their client do not count: people take their time, and others should not wait for them."""
 
-_GroupKey = tuple[str, bytes]
+_PoolKey = tuple[str, bytes]
 
 
 def needs_pool(caller: Caller) -> bool:
@@ -28,30 +27,30 @@ def needs_pool(caller: Caller) -> bool:
 
 
 class SessionPool:
-    """Hands each call to the group of callers that are equal to its own."""
+    """Hands each call to the pool of callers that are equal to its own."""
 
     def __init__(self, sessions: ClientSessions) -> None:
         self._sessions = sessions
-        self._groups: dict[_GroupKey, _Group] = {}
+        self._pools: dict[_PoolKey, _PrincipalPool] = {}
 
     def submit(self, call: Call) -> None:
         key = (call.caller.principal, askable(call.caller.capabilities))
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(self._sessions, key, self._groups)
-        group.submit(call)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = _PrincipalPool(self._sessions, key, self._pools)
+        pool.submit(call)
 
 
-class _Group:
+class _PrincipalPool:
     """The calls of equal callers: those that have a slot, and those that wait for one, first come, first served. It
     removes itself from its `siblings` when none are left."""
 
-    def __init__(self, sessions: ClientSessions, key: _GroupKey, siblings: dict[_GroupKey, _Group]) -> None:
+    def __init__(self, sessions: ClientSessions, key: _PoolKey, siblings: dict[_PoolKey, _PrincipalPool]) -> None:
         self._sessions = sessions
         self._key = key
         self._siblings = siblings
         self._slots: dict[int, Call] = {}
-        self._waiting: deque[Call] = deque()
+        self._waiting = QueuedCalls()
         self._filling = False
 
     def submit(self, call: Call) -> None:
@@ -73,8 +72,7 @@ class _Group:
                 call.on_server_request = on_server_request
         else:  # its server refused it before running it, and it comes again
             del self._slots[slot]
-        call.upstream = self
-        self._waiting.append(call)
+        self._waiting.add(call)
         self._fill_slots()
 
     def _fill_slots(self) -> None:
@@ -87,7 +85,7 @@ class _Group:
                 slot = self._free_slot()
                 if slot is None:
                     return
-                call = self._waiting.popleft()
+                call = self._waiting.pop_first()
                 if not call.done:
                     call.upstream = None
                     self._slots[slot] = call
@@ -123,11 +121,3 @@ class _Group:
     def _session_key(self, slot: int) -> SessionKey:
         principal, capabilities = self._key
         return (principal, slot, capabilities)
-
-    # -- the carrier of waiting calls ---------------------------------------------------------------------------------
-
-    def abandon(self, request: Request) -> None:
-        self._waiting = deque(call for call in self._waiting if call is not request)
-
-    def phase_of(self, request: Request) -> Phase:
-        return QUEUED

@@ -16,12 +16,12 @@ from trunkline.core.source import Health, ResourceWatch, Sink, TaskWatch
 from trunkline.protocol.mcp.capabilities import NO_CAPABILITIES, askable
 from trunkline.protocol.mcp.methods import LOGGING_SET_LEVEL, PING, SERVER_DISCOVER
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.safe_calls import resume_safely
+from trunkline.runtime.queued_calls import QueuedCalls
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
 from trunkline.sources.mcp.client_sessions import ClientSessions, NoClientSessions, SessionKey, session_key
 from trunkline.sources.mcp.http_session import HttpUpstreamSession
-from trunkline.sources.mcp.initialize import SessionLogLevel, level_in
-from trunkline.sources.mcp.resource_subscriptions import SessionName, UpstreamSubscriptions
+from trunkline.sources.mcp.initialize import SessionLogLevel
+from trunkline.sources.mcp.resource_subscriptions import UpstreamKey, UpstreamSubscriptions
 from trunkline.sources.mcp.server_listing import ClientListings, ServerListing, resend_with_headers
 from trunkline.sources.mcp.server_requests import refuse_without_client
 from trunkline.sources.mcp.session import LISTS_CHANGED, SESSION_NOTIFICATIONS, Count, UpstreamSession, close_session
@@ -56,19 +56,19 @@ class McpSource:
         self._probe_every_s = probe_every_s
         self._era: Era | None = None
         self._also_legacy: bool | None = None  # whether a modern server is also legacy, if known
-        self._probe_may_hurt = False
+        self._skip_probe = False
         self._control: UpstreamSession | None = None
         self._sessions: ClientSessions | None = None
         self._pool: SessionPool | None = None
         self._sink: Sink  # set by `run`
-        self._parked: list[Call] = []
+        self._queued = QueuedCalls()
         self._listing: ServerListing | None = None
         self._resource_subscriptions = UpstreamSubscriptions(
-            name, self.submit, self._session_name_of, self._on_missed_changes
+            name, self.submit, self._upstream_key_of, self._on_missed_changes
         )
         self._task_subscriptions = UpstreamTaskSubscriptions()
         self._client_listings: ClientListings  # set by `run`
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._backoff = RetryBackoff()
         self._health_tracker = HealthTracker(name, self._health_changed, self._serves_some)
@@ -105,9 +105,9 @@ class McpSource:
         if self._control is not None and self._control.usable:
             self._control.send_shared(call)
         elif self._health_tracker.refuses:
-            call.finish(Failure(self._health_tracker.refusal(call.tool)))
+            self._refuse(call)
         else:
-            self._parked.append(call)
+            self._queued.add(call)
 
     def watch_resource(self, watch: ResourceWatch) -> None:
         self._resource_subscriptions.add(watch)
@@ -115,7 +115,7 @@ class McpSource:
     def watch_tasks(self, watch: TaskWatch) -> None:
         self._task_subscriptions.add(watch)
 
-    def _session_name_of(self, caller: Caller) -> SessionName:
+    def _upstream_key_of(self, caller: Caller) -> UpstreamKey:
         """Identifies the session that a caller's calls use; None is the control session."""
         if self._shares(caller):
             return None
@@ -129,7 +129,7 @@ class McpSource:
         if method != LOGGING_SET_LEVEL:
             session.notify(method, params)
         elif isinstance(session.meta_for, SessionLogLevel):
-            session.meta_for.want(level_in(params) or caller.log_level)
+            session.meta_for.want(caller.log_level)
 
     def refresh(self) -> None:
         if self._listing is not None:
@@ -159,7 +159,7 @@ class McpSource:
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
-        self._client_listings = ClientListings(self.name, sink.publish_for)
+        self._client_listings = ClientListings(sink.publish_for)
         self._sessions = sessions = ClientSessions(
             self.name,
             self._open_for_client,
@@ -168,7 +168,7 @@ class McpSource:
             on_opened=self._client_session_opened,
             on_closed=self._client_session_closed,
             on_change=self._health_tracker.refresh,
-            elsewhere=self.submit,
+            fallback=self.submit,
         )
         self._pool = SessionPool(sessions)
         try:
@@ -179,11 +179,11 @@ class McpSource:
             self._stopped = True
             self._resource_subscriptions.close()
             self._task_subscriptions.close()
-            self._release_parked(up=False)
+            self._queued.release(self._refuse)
             await sessions.close()
             await self._client_listings.close()
-            if self._leaving:
-                await asyncio.wait(self._leaving, timeout=_STOP_WAIT_S)
+            if self._closing:
+                await asyncio.wait(self._closing, timeout=_STOP_WAIT_S)
             if self._listing is not None:
                 self._listing.forget()
 
@@ -193,9 +193,7 @@ class McpSource:
         try:
             session = await self._open(b"{}")
             self._also_legacy = self._also_legacy or None  # it may have been replaced
-            self._listing = listing = ServerListing(
-                session, self.name, sink.publish, self._on_listed, before=self._listing
-            )
+            self._listing = listing = ServerListing(session, sink.publish, self._on_listed, before=self._listing)
             try:
                 await listing.fetch_first()
                 self._on_up(session)
@@ -210,20 +208,20 @@ class McpSource:
         finally:
             self._control = None
             if session is not None:
-                leaving = asyncio.get_running_loop().create_task(close_session(session))
-                self._leaving.add(leaving)
-                leaving.add_done_callback(self._leaving.discard)
+                closing = asyncio.get_running_loop().create_task(close_session(session))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
                 if not (session.pending and isinstance(session, HttpUpstreamSession)):
-                    await asyncio.wait([leaving])
+                    await asyncio.wait([closing])
                 # else its calls are answered while the next session is being opened
 
     async def _open(self, capabilities: bytes) -> UpstreamSession:
-        era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era
+        era: Era | None = "legacy" if self._skip_probe and self._era is None else self._era
         try:
             session = await self._opener(era, capabilities, self._sink.count)
         except GatewayError as error:
             # Some servers exit on an unknown request: the next try sends nothing but `initialize`.
-            self._probe_may_hurt = self._era is None and not self._probe_may_hurt
+            self._skip_probe = self._era is None and not self._skip_probe
             if error.problem.code is SOURCE_PROTOCOL:
                 self._era = None  # it may have been replaced by one of the other era
             raise
@@ -274,7 +272,7 @@ class McpSource:
         self._control = session
         self._backoff.up()
         self._health_tracker.ready()
-        self._release_parked(up=True)
+        self._queued.release(self.submit)
         self._resource_subscriptions.up(session)
         self._task_subscriptions.up(session)
 
@@ -350,18 +348,11 @@ class McpSource:
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
         if not self._health_tracker.may_wait(delay_s):
-            self._release_parked(up=False)
+            self._queued.release(self._refuse)
         await asyncio.sleep(delay_s)
 
-    def _release_parked(self, *, up: bool) -> None:
-        parked, self._parked = self._parked, []
-        for call in parked:
-            if call.done:
-                continue
-            if up:
-                resume_safely(call, self.submit, call)
-            else:
-                call.finish(Failure(self._health_tracker.refusal(call.tool)))
+    def _refuse(self, call: Call) -> None:
+        call.finish(Failure(self._health_tracker.refusal(call.tool)))
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 

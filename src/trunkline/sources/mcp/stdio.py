@@ -45,7 +45,7 @@ class StdioUpstreamSession(UpstreamSession):
         self._loop = asyncio.get_running_loop()
         self._stdin: asyncio.WriteTransport | None = None
         self._stdout: asyncio.ReadTransport | None = None
-        self._fair_reader = FairReader(self._read, self._read_on, lambda: self.served)
+        self._fair_reader = FairReader(self._read, self._set_reading, lambda: self.served)
         self._outputs: list[asyncio.BaseTransport] = []
         self.stdin_full = False
         self._stdin_gone = False
@@ -121,7 +121,7 @@ class StdioUpstreamSession(UpstreamSession):
             self._oversized(oversized)
             self._read(b"")  # what followed; a chunk holds few oversized lines
 
-    def _read_on(self, wanted: bool) -> None:
+    def _set_reading(self, wanted: bool) -> None:
         if self._stdout is None or self._stdout.is_closing():
             return
         if wanted:

@@ -15,13 +15,14 @@ from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.child_io import stderr_hint
 from trunkline.runtime.children import start_failed
 from trunkline.runtime.deadlines import TimeLimit
+from trunkline.runtime.queued_calls import QueuedCalls
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff, warn_if_over_limits
 from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.plugin import PluginSection
 from trunkline.sources.plugin.channel import PluginChannel, load_grpc
 from trunkline.sources.plugin.operations import tools_of
 from trunkline.sources.plugin.process import PluginProcess, start_process
-from trunkline.sources.plugin.running import QueuedCalls, RunningPlugin
+from trunkline.sources.plugin.running import RunningPlugin
 
 PROBE_EVERY_S: Final = 30.0
 _FAILED_PROBES: Final = 3

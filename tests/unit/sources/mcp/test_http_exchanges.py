@@ -29,8 +29,8 @@ PRIMED = b"id: e1\nretry: 10\ndata:\n\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_exchanges, "_AGAIN_AT_LEAST_S", 0.01)
-    monkeypatch.setattr(http_exchanges, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(http_exchanges, "_MIN_PAUSE_S", 0.01)
+    monkeypatch.setattr(http_exchanges, "_PAUSE_S", 0.01)
 
 
 class Poller:
@@ -194,7 +194,7 @@ def test_a_rest_that_is_too_large_is_said_so(loop_factory: Loop) -> None:
 def test_a_resumed_stream_that_stays_open_is_closed_after_the_answer(
     loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_exchanges, "REST_S", 0.05)
+    monkeypatch.setattr(http_exchanges, "LINGER_S", 0.05)
 
     async def main() -> None:
         endless = lambda message: stream(event(result(message)), end=False)  # noqa: E731

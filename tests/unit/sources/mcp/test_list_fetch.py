@@ -28,10 +28,10 @@ def lists(*pages: bytes) -> MemorySession:
     return MemorySession(respond)
 
 
-async def fetch_snapshot(session: UpstreamSession, source: str) -> Snapshot:
+async def fetch_snapshot(session: UpstreamSession) -> Snapshot:
     """What is published of a server when it has been listed."""
     published: list[Snapshot] = []
-    listing = ServerListing(session, source, published.append)
+    listing = ServerListing(session, published.append)
     try:
         await listing.fetch_first()
     finally:
@@ -41,7 +41,7 @@ async def fetch_snapshot(session: UpstreamSession, source: str) -> Snapshot:
 
 
 async def snapshot_of(*pages: bytes) -> Snapshot:
-    return await fetch_snapshot(session_on(lists(*pages)), "s")
+    return await fetch_snapshot(session_on(lists(*pages)))
 
 
 def names(snapshot: Snapshot) -> list[str]:
@@ -68,7 +68,7 @@ async def test_pages_are_followed_and_an_empty_cursor_is_one() -> None:
         b'{"tools":[{"name":"b"}],"nextCursor":"x"}',
         b'{"tools":[{"name":"c"}]}',
     )
-    assert names(await fetch_snapshot(session_on(session), "s")) == ["a", "b", "c"]
+    assert names(await fetch_snapshot(session_on(session))) == ["a", "b", "c"]
     assert [message["params"] for message in session.sent] == [{}, {"cursor": ""}, {"cursor": "x"}]
 
 
@@ -145,9 +145,7 @@ async def test_what_is_no_list_is_a_problem_of_the_server(page: bytes) -> None:
 
 async def test_a_server_without_tools_is_not_asked_for_any() -> None:
     session = lists(b'{"tools":[{"name":"a"}]}')
-    snapshot = await fetch_snapshot(
-        session_on(session, hello=b'{"capabilities":{"logging":{}},"instructions":"hi"}'), "s"
-    )
+    snapshot = await fetch_snapshot(session_on(session, hello=b'{"capabilities":{"logging":{}},"instructions":"hi"}'))
     assert snapshot.tools == ()
     assert snapshot.instructions == "hi"
     assert session.sent == []
@@ -155,7 +153,7 @@ async def test_a_server_without_tools_is_not_asked_for_any() -> None:
 
 async def test_what_a_server_says_of_itself_is_part_of_the_snapshot() -> None:
     hello = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{ }},"serverInfo":{"name":"n","x":1.10}}'
-    snapshot = await fetch_snapshot(session_on(lists(b'{"tools":[]}'), hello=hello), "s")
+    snapshot = await fetch_snapshot(session_on(lists(b'{"tools":[]}'), hello=hello))
     assert snapshot.server_info == b'{"name":"n","x":1.10}'
     assert snapshot.capabilities == b'{"tools":{ }}'
     assert snapshot.protocol_version == "2025-06-18"
@@ -167,7 +165,7 @@ async def test_a_refused_list_is_an_error() -> None:
         lambda session, message: session.say({"id": message["id"], "error": {"code": -1, "message": "no"}})
     )
     with pytest.raises(GatewayError, match="no"):
-        await fetch_snapshot(session_on(session), "s")
+        await fetch_snapshot(session_on(session))
 
 
 async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +176,7 @@ async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) 
         tool = {"name": f"t{number}", "description": "x" * 2_000}
         session.answer(message, {"tools": [tool], "nextCursor": str(number)})
 
-    snapshot = await fetch_snapshot(session_on(MemorySession(respond)), "s")
+    snapshot = await fetch_snapshot(session_on(MemorySession(respond)))
     assert names(snapshot) == ["t1", "t2", "t3"]
     assert "after 3 tools: 5,000 bytes are the limit" in snapshot.warnings[0]
 
@@ -203,7 +201,7 @@ async def test_a_modern_http_servers_tool_with_a_bad_header_annotation_is_left_o
 
     async with scripted(script) as server, session_to(server.url) as session:
         session.set_version("2026-07-28", modern=True)
-        snapshot = await fetch_snapshot(session_on(session, "modern"), "s")
+        snapshot = await fetch_snapshot(session_on(session, "modern"))
         assert names(snapshot) == ["b"]
         assert len(snapshot.warnings) == 1
 
@@ -216,7 +214,7 @@ async def test_a_server_that_declares_tools_and_does_not_know_the_list_of_them_h
             session.answer(message, {"prompts": [{"name": "p"}]})
 
     hello = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}}}'
-    snapshot = await fetch_snapshot(session_on(MemorySession(respond), hello=hello), "s")
+    snapshot = await fetch_snapshot(session_on(MemorySession(respond), hello=hello))
     assert snapshot.tools == ()
     assert [prompt.key for prompt in snapshot.prompts] == ["p"]
     assert snapshot.warnings == ("it declares tools, but does not know `tools/list`",)

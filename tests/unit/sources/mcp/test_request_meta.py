@@ -9,7 +9,7 @@ from tests.unit.sources.mcp.memory_session import MemorySession, new_call
 from trunkline.core.call import Call, Caller, Request
 from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from trunkline.sources.mcp import initialize
-from trunkline.sources.mcp.initialize import RequestMeta, SessionLogLevel, initialize_session, level_in
+from trunkline.sources.mcp.initialize import RequestMeta, SessionLogLevel, initialize_session
 
 ROOTS = b'{"roots":{}}'
 
@@ -111,10 +111,3 @@ async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[s
     assert session.server_requests.declared == ROOTS
     session.send(call_of(log_level="debug"))
     assert levels_told(session) == told
-
-
-@pytest.mark.parametrize(
-    ("params", "level"), [(b'{"level":"info"}', "info"), (b"{}", ""), (b"[]", ""), (b'{"level":1}', "")]
-)
-def test_the_level_of_a_request_to_set_it(params: bytes, level: str) -> None:
-    assert level_in(params) == level

@@ -27,7 +27,7 @@ class Stage:
         self.silent = silent
         self.tool = {"name": "t", "inputSchema": schema}
         self.session = MemorySession(self.respond)
-        self.listing = ServerListing(session_on(self.session, "modern", HELLO), "s", lambda _: None)
+        self.listing = ServerListing(session_on(self.session, "modern", HELLO), lambda _: None)
         self.sent: list[Call] = []
 
     def respond(self, session: MemorySession, message: dict[str, Any]) -> None:

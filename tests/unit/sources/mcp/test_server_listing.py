@@ -79,7 +79,7 @@ async def offered(
 ) -> AsyncIterator[tuple[ServerListing, Kept]]:
     kept = Kept()
     tasks = asyncio.all_tasks()
-    listing = ServerListing(server.session, "s", kept.snapshots.append, kept.troubles.append, before)
+    listing = ServerListing(server.session, kept.snapshots.append, kept.troubles.append, before)
     try:
         if first:
             await listing.fetch_first()

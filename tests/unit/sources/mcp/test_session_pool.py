@@ -67,7 +67,7 @@ async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[SessionPool
         yield pool
     finally:
         await sessions.close()
-        assert not pool._groups
+        assert not pool._pools
 
 
 def submit(pool: SessionPool, principal: str = "local", capabilities: bytes = FORMS) -> Call:

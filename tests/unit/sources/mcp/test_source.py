@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -452,7 +453,7 @@ async def test_notifications_of_a_client_go_to_its_own_server_and_to_no_other() 
         assert [method in session.methods() for session in server.sessions] == [False, False, True]
         assert not any("logging/setLevel" in session.methods() for session in server.sessions)
         server.sessions[2].meta_for = SessionLogLevel(server.sessions[2])
-        source.notify(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
+        source.notify(replace(calls[1].caller, log_level="debug"), "logging/setLevel", b'{"level":"debug"}')
         assert server.sessions[2].sent[-1]["params"] == {"level": "debug"}
 
 

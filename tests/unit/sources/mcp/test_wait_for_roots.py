@@ -69,7 +69,7 @@ async def test_the_first_call_waits_until_its_server_has_the_clients_folders() -
 
 
 async def test_a_client_that_never_answers_does_not_hold_its_call_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(initialize, "_LONGEST_S", 0.05)
+    monkeypatch.setattr(initialize, "_MAX_WAIT_S", 0.05)
     async with client_sessions(Server()) as sessions:
         call, _ = call_on(sessions)
         await until(lambda: call.done, "the call is answered")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("in_any_folder")
 
 @pytest.fixture
 def in_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.runtime.temporary_folders._LONGEST_PARENT", 1000)
+    monkeypatch.setattr("trunkline.runtime.temporary_folders._MAX_PARENT_BYTES", 1000)
 
 
 @contextlib.asynccontextmanager
