@@ -40,8 +40,6 @@ _LEAVING_S: Final = 2.0
 """An agent that leaves in an orderly way ends this soon after its tool server."""
 _LOG: Final = "agent.log"
 _LONGEST_LOG_BYTES: Final = 16 << 20
-
-
 _TOOLS_OF_ITS_OWN: Final = "use a version that is verified, or `--additive` if its own tools may stay"
 
 

@@ -140,7 +140,6 @@ def _canonical(name: str, known: Collection[str]) -> str:
 def _refuse_unusable(turn: ModelTurn) -> None:
     """Raise GatewayError for turns that cannot be continued, or that a filter or a limit has changed."""
     end = turn.finish_reason.partition(":")[0].strip().lower()
-
     if end in _FILTERED:
         raise model_error(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
     if end in _CUT and (not turn.calls or arguments_of(turn.calls[-1]) is None):

@@ -200,7 +200,6 @@ class TurnAssembler:
 
     def turn(self, number: int) -> ModelTurn:
         answer = "".join(self._text) or "".join(self._refusal)
-
         return ModelTurn(
             text=sendable(answer),
             calls=tuple(self._finished(call, number, at) for at, call in enumerate(self._calls)),
