@@ -11,7 +11,7 @@ from trunkline.core.errors import GatewayError
 from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi
-from trunkline.frontends.http.pages import Pages
+from trunkline.frontends.http.pages import PageHandlers
 from trunkline.frontends.http.routes import Handlers
 from trunkline.frontends.http.server import HttpOptions, HttpServer
 from trunkline.frontends.http.sessions import HttpSessions
@@ -67,7 +67,7 @@ async def _listen(server: HttpServer, running: ServedGateway) -> tuple[str, int]
         raise GatewayError(replace(error.problem, hint=hint)) from None
 
 
-def _make_server(running: ServedGateway, access: Access) -> tuple[HttpServer, Pages]:
+def _make_server(running: ServedGateway, access: Access) -> tuple[HttpServer, PageHandlers]:
     gateway, limits = running.settings.gateway, running.settings.gateway.limits
     raise_open_file_limit()
     connections = min(limits.connections, connection_limit())
@@ -78,7 +78,7 @@ def _make_server(running: ServedGateway, access: Access) -> tuple[HttpServer, Pa
         )
         running.events.note("warning", "few_descriptors", message)
     sessions = HttpSessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
-    pages = Pages(running.gateway.router, running.metrics.render)
+    pages = PageHandlers(running.gateway.router, running.metrics.render)
     options = HttpOptions(
         host=gateway.listen.host,
         port=gateway.listen.port,

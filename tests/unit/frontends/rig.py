@@ -25,7 +25,7 @@ from trunkline.core.events import LogEvent
 from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi
-from trunkline.frontends.http.pages import Pages
+from trunkline.frontends.http.pages import PageHandlers
 from trunkline.frontends.http.routes import Handlers
 from trunkline.frontends.http.server import HttpOptions, HttpServer
 from trunkline.frontends.http.sessions import HttpSessions
@@ -117,7 +117,7 @@ class House:
         self.sessions = HttpSessions(
             self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0)
         )
-        self.pages = Pages(self.rig.router, lambda: b"metric 1\n")
+        self.pages = PageHandlers(self.rig.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))
         http_options = HttpOptions(
             host="127.0.0.1",

@@ -17,7 +17,7 @@ METRICS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _WANTS_HTML: Final = re.compile(rb"(^|,)\s*text/html\s*(,|$|;(?!\s*q=0(\.0*)?\s*(,|$)))", re.IGNORECASE)
 
 
-class Pages:
+class PageHandlers:
     """The handlers. `draining` is set once the gateway shuts down."""
 
     def __init__(self, router: Router, render_metrics: Callable[[], bytes]) -> None:

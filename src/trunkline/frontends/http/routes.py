@@ -17,7 +17,7 @@ from trunkline.core import errors
 from trunkline.core.errors import Problem
 from trunkline.frontends.http.access import Credential, Denied
 from trunkline.frontends.http.operator import PERSIST, OperatorApi
-from trunkline.frontends.http.pages import Pages
+from trunkline.frontends.http.pages import PageHandlers
 from trunkline.frontends.http.requests import API, Handler
 from trunkline.frontends.http.sse import MESSAGES, SseRoute
 from trunkline.frontends.rest.tools_api import TOOLS, ToolsApi
@@ -35,6 +35,15 @@ _BAD_BODY: Final = (
     errors.REQUEST_TOO_LARGE,
     errors.UNSUPPORTED_MEDIA,
 )
+_WRONG_TOOL: Final = (errors.NOT_PROVISIONED, errors.BAD_TOOL_ID, errors.PATH_TRAVERSAL, errors.UNKNOWN_TOOL)
+_OVER_LIMIT: Final = (errors.CLIENT_LIMIT, errors.QUEUE_FULL, errors.RATE_LIMIT, errors.TOO_MANY_UPSTREAM_SESSIONS)
+_SERVER_FAILED: Final = (errors.SOURCE_LOST, errors.SOURCE_OVER_LIMITS, errors.SOURCE_PROTOCOL, errors.NOT_ANSWERED)
+_SERVER_DOWN: Final = (
+    errors.SOURCE_DOWN,
+    errors.SOURCE_DISABLED,
+    errors.SOURCE_START_FAILED,
+    errors.SOURCE_AUTH_REQUIRED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class RouteResponse:
 class Handlers:
     """The objects whose methods handle the routes."""
 
-    pages: Pages
+    pages: PageHandlers
     operator: OperatorApi
     sse: SseRoute
     tools: ToolsApi
@@ -65,12 +74,13 @@ class Route:
     `switches` are its query parameters that are `1` or `0`, with their meaning.
     """
 
-    method: str
-    path: str
-    credential: Credential
-    handler: Callable[[Handlers], Handler] | None
+    endpoint: str
+    """Its method and its path."""
     summary: str
     responses: tuple[RouteResponse, ...]
+    handler: Callable[[Handlers], Handler] | None = None
+    """None for `/mcp` only."""
+    credential: Credential = "client"
     problems: tuple[errors.Code, ...] = ()
     body: str = ""
     query: str = ""
@@ -78,6 +88,14 @@ class Route:
     problem: str = "Problem"
     waits: bool = False
     """Whether it may take long or responds with a stream: refused while too many such requests are open."""
+
+    @property
+    def method(self) -> str:
+        return self.endpoint.split()[0]
+
+    @property
+    def path(self) -> str:
+        return self.endpoint.split()[1]
 
 
 @cache
@@ -89,10 +107,7 @@ def _openapi() -> bytes:
 
 ROUTES: Final = (
     Route(
-        method="POST",
-        path=MCP,
-        credential="client",
-        handler=None,
+        endpoint=f"POST {MCP}",
         summary="Send an MCP message (Streamable HTTP, any version)",
         body="JsonRpcMessage",
         responses=(
@@ -102,27 +117,19 @@ ROUTES: Final = (
         problems=(errors.UNKNOWN_SESSION, errors.UNSUPPORTED_MEDIA),
     ),
     Route(
-        method="GET",
-        path=MCP,
-        credential="client",
-        handler=None,
+        endpoint=f"GET {MCP}",
         summary="Open a session's stream of messages from the gateway (versions before 2026-07-28)",
         responses=(RouteResponse(200, "A stream that stays open", "", ("text/event-stream",)),),
         problems=(errors.UNKNOWN_SESSION,),
     ),
     Route(
-        method="DELETE",
-        path=MCP,
-        credential="client",
-        handler=None,
+        endpoint=f"DELETE {MCP}",
         summary="End a session (versions before 2026-07-28)",
         responses=(RouteResponse(200, "The session has ended", media=()),),
         problems=(errors.UNKNOWN_SESSION,),
     ),
     Route(
-        method="GET",
-        path=SSE,
-        credential="client",
+        endpoint=f"GET {SSE}",
         handler=lambda to: to.sse.open,
         summary="Open the stream of a client of HTTP+SSE, the older transport; its first event is the URL to post to",
         responses=(RouteResponse(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
@@ -130,9 +137,7 @@ ROUTES: Final = (
         waits=True,
     ),
     Route(
-        method="POST",
-        path=MESSAGES,
-        credential="client",
+        endpoint=f"POST {MESSAGES}",
         handler=lambda to: to.sse.post,
         summary="Send a message of a client of HTTP+SSE; `session` in the query comes from its stream",
         body="JsonRpcMessage",
@@ -140,25 +145,21 @@ ROUTES: Final = (
         problems=(errors.INVALID_REQUEST, errors.UNKNOWN_SESSION, errors.UNSUPPORTED_MEDIA),
     ),
     Route(
-        method="GET",
-        path="/",
-        credential="client",
+        endpoint="GET /",
         handler=lambda to: to.pages.home,
         summary="Overview of the gateway, its servers and tools: HTML for browsers, text for others",
         responses=(RouteResponse(200, "The page", "", ("text/html", "text/plain")),),
     ),
     # The two probes need no token; without one they say how the gateway is, and nothing of its servers.
     Route(
-        method="GET",
-        path="/healthz",
+        endpoint="GET /healthz",
         credential="open",
         handler=lambda to: to.pages.health,
         summary="Whether the gateway is alive",
         responses=(RouteResponse(200, "The gateway is alive", "Health"),),
     ),
     Route(
-        method="GET",
-        path="/readyz",
+        endpoint="GET /readyz",
         credential="open",
         handler=lambda to: to.pages.ready,
         summary="Whether the gateway accepts new calls, and the state of each server",
@@ -168,25 +169,19 @@ ROUTES: Final = (
         ),
     ),
     Route(
-        method="GET",
-        path="/metrics",
-        credential="client",
+        endpoint="GET /metrics",
         handler=lambda to: to.pages.metrics,
         summary="Metrics in the Prometheus text format",
         responses=(RouteResponse(200, "The metrics", "", ("text/plain",)),),
     ),
     Route(
-        method="GET",
-        path="/api/openapi.json",
-        credential="client",
+        endpoint="GET /api/openapi.json",
         handler=lambda to: lambda request: request.exchange.respond(200, _openapi()),
         summary="This document",
         responses=(RouteResponse(200, "OpenAPI 3.1"),),
     ),
     Route(
-        method="GET",
-        path="/api/tools/discover",
-        credential="client",
+        endpoint="GET /api/tools/discover",
         handler=lambda to: to.tools.discover_by_query,
         summary="Find tools by what they do; the tools returned can be executed from then on",
         query="Discover",
@@ -195,9 +190,7 @@ ROUTES: Final = (
         waits=True,
     ),
     Route(
-        method="POST",
-        path="/api/tools/discover",
-        credential="client",
+        endpoint="POST /api/tools/discover",
         handler=lambda to: to.tools.discover,
         summary="The same, with the parameters as JSON",
         body="Discover",
@@ -206,9 +199,7 @@ ROUTES: Final = (
         waits=True,
     ),
     Route(
-        method="POST",
-        path="/api/tools/provision",
-        credential="client",
+        endpoint="POST /api/tools/provision",
         handler=lambda to: to.tools.provision,
         summary="Provision tools by id, within a token budget",
         body="Provision",
@@ -217,9 +208,7 @@ ROUTES: Final = (
         waits=True,
     ),
     Route(
-        method="POST",
-        path="/api/tools/unprovision",
-        credential="client",
+        endpoint="POST /api/tools/unprovision",
         handler=lambda to: to.tools.unprovision,
         summary="Unprovision tools, which can then no longer be executed",
         body="Unprovision",
@@ -227,9 +216,7 @@ ROUTES: Final = (
         problems=_BAD_BODY,
     ),
     Route(
-        method="GET",
-        path="/api/tools/budget",
-        credential="client",
+        endpoint="GET /api/tools/budget",
         handler=lambda to: to.tools.budget,
         summary="Tokens that the tools cost a model, and the cost of each mode of `gateway.disclosure`",
         switches={TOOLS: "`0` leaves out the single tools"},
@@ -238,32 +225,18 @@ ROUTES: Final = (
         waits=True,
     ),
     Route(
-        method="POST",
-        path="/api/proxy/execute",
-        credential="client",
+        endpoint="POST /api/proxy/execute",
         handler=lambda to: to.tools.execute,
         summary="Call a tool that was discovered or provisioned; a failed tool is a result too (`isError`)",
         body="Execute",
         responses=(RouteResponse(200, "The server's result, unchanged", "Executed"),),
         problems=(
             *_BAD_BODY,
-            errors.NOT_PROVISIONED,
-            errors.BAD_TOOL_ID,
-            errors.PATH_TRAVERSAL,
-            errors.UNKNOWN_TOOL,
+            *_WRONG_TOOL,
             errors.ANSWER_TOO_LARGE,
-            errors.CLIENT_LIMIT,
-            errors.QUEUE_FULL,
-            errors.RATE_LIMIT,
-            errors.TOO_MANY_UPSTREAM_SESSIONS,
-            errors.SOURCE_LOST,
-            errors.SOURCE_OVER_LIMITS,
-            errors.SOURCE_PROTOCOL,
-            errors.NOT_ANSWERED,
-            errors.SOURCE_DOWN,
-            errors.SOURCE_DISABLED,
-            errors.SOURCE_START_FAILED,
-            errors.SOURCE_AUTH_REQUIRED,
+            *_OVER_LIMIT,
+            *_SERVER_FAILED,
+            *_SERVER_DOWN,
             errors.DRAINING,
             errors.DEADLINE,
         ),
@@ -271,8 +244,7 @@ ROUTES: Final = (
         problem="CallProblem",
     ),
     Route(
-        method="GET",
-        path="/api/mcp/servers",
+        endpoint="GET /api/mcp/servers",
         credential="operator",
         handler=lambda to: to.operator.list_servers,
         summary="List all servers and their state",
@@ -280,8 +252,7 @@ ROUTES: Final = (
         problems=(errors.INVALID_PARAMS,),
     ),
     Route(
-        method="POST",
-        path="/api/mcp/servers",
+        endpoint="POST /api/mcp/servers",
         credential="operator",
         handler=lambda to: to.operator.add_server,
         summary="Add a server with a URL; servers with a command can only come from the file",
@@ -299,8 +270,7 @@ ROUTES: Final = (
         ),
     ),
     Route(
-        method="DELETE",
-        path="/api/mcp/servers/{name}",
+        endpoint="DELETE /api/mcp/servers/{name}",
         credential="operator",
         handler=lambda to: to.operator.remove_server,
         summary="Remove a server; its calls in flight may finish. A server of the file comes back with the next reload",
@@ -308,8 +278,7 @@ ROUTES: Final = (
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.STATE_NOT_WRITTEN, errors.DRAINING),
     ),
     Route(
-        method="POST",
-        path="/api/mcp/servers/{name}/reconnect",
+        endpoint="POST /api/mcp/servers/{name}/reconnect",
         credential="operator",
         handler=lambda to: to.operator.reconnect,
         summary="Reconnect to a server, or restart its process",
@@ -317,8 +286,7 @@ ROUTES: Final = (
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.SOURCE_DISABLED, errors.DRAINING),
     ),
     Route(
-        method="POST",
-        path="/api/services/{id}",
+        endpoint="POST /api/services/{id}",
         credential="operator",
         handler=lambda to: to.operator.register_service,
         summary="Register a service or renew its lease; the service is removed when the lease ends",
@@ -336,8 +304,7 @@ ROUTES: Final = (
         ),
     ),
     Route(
-        method="DELETE",
-        path="/api/services/{id}",
+        endpoint="DELETE /api/services/{id}",
         credential="operator",
         handler=lambda to: to.operator.leave_service,
         summary="Remove a registered service; its calls in flight may finish",
@@ -345,8 +312,7 @@ ROUTES: Final = (
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.DRAINING),
     ),
     Route(
-        method="PUT",
-        path="/api/sessions/{id}/token",
+        endpoint="PUT /api/sessions/{id}/token",
         credential="operator",
         handler=lambda to: to.operator.put_session_token,
         summary="Set the token sent to services for a session or principal; it is kept in memory and never shown",
@@ -355,8 +321,7 @@ ROUTES: Final = (
         problems=(errors.INVALID_PARAMS, errors.UNSUPPORTED_MEDIA, errors.TOO_MANY_SESSIONS, errors.DRAINING),
     ),
     Route(
-        method="DELETE",
-        path="/api/sessions/{id}/token",
+        endpoint="DELETE /api/sessions/{id}/token",
         credential="operator",
         handler=lambda to: to.operator.drop_session_token,
         summary="Delete the token of a session; it is also deleted when the session ends",
@@ -364,8 +329,7 @@ ROUTES: Final = (
         problems=(errors.INVALID_PARAMS,),
     ),
     Route(
-        method="GET",
-        path="/api/tools/{name}/why",
+        endpoint="GET /api/tools/{name}/why",
         credential="operator",
         handler=lambda to: to.operator.diagnose_tool,
         summary="Which server has a tool, or why there is none with this name",
@@ -373,8 +337,7 @@ ROUTES: Final = (
         problems=(errors.INVALID_PARAMS,),
     ),
     Route(
-        method="POST",
-        path="/api/reload",
+        endpoint="POST /api/reload",
         credential="operator",
         handler=lambda to: to.operator.reload,
         summary="Reload the configuration file, as a whole or not at all",
@@ -387,7 +350,7 @@ ROUTES: Final = (
 
 # -- finding the handler ----------------------------------------------------------------------------------------------
 
-_PART: Final = re.compile(r"\{(\w+)\}")
+PATH_PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 
 class PathHandlers:
@@ -441,7 +404,7 @@ class RouteTable:
         for path, group in by_path.items():
             found = _path_handlers(group, handlers)
             if "{" in path:
-                self._patterns.append((re.compile(_PART.sub(r"(?P<\1>[^/]+)", path)), found))
+                self._patterns.append((re.compile(PATH_PARAMETER.sub(r"(?P<\1>[^/]+)", path)), found))
             else:
                 self._exact[path.encode()] = found
 

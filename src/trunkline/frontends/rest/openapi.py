@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code, Executed, Phase, Severity
 from trunkline.core.source import State
-from trunkline.frontends.http.routes import AGENTS, Route
+from trunkline.frontends.http.routes import AGENTS, PATH_PARAMETER, Route
 from trunkline.version import __version__
 
 
@@ -24,27 +24,29 @@ def about(description: str, **rules: Any) -> Meta:
     return Meta(description=description, **rules)
 
 
-M = TypeVar("M")
-Maybe = M | UnsetType
-Count = Annotated[int, Meta(ge=0)]
+T = TypeVar("T")
+Omittable = T | UnsetType
+NonNegativeInt = Annotated[int, Meta(ge=0)]
 CodeText = Annotated[str, Meta(pattern="^TL[0-9]{3}$")]
 Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 ServerName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]+$")]
 SessionId = Annotated[str, Meta(min_length=1, max_length=256)]
 ToolId = Annotated[str, about("What a tool is called by: `server_tool`")]
-Tokens = Annotated[Count, about("Estimated")]
-Handle = Annotated[
+Tokens = Annotated[NonNegativeInt, about("Estimated")]
+SessionHandle = Annotated[
     str,
     about(
         "A name of the caller's choice: what is given under it is kept apart from what the caller holds otherwise",
         max_length=200,
     ),
 ]
-Detail = Annotated[str, about("What is wrong")]
+ProblemDetail = Annotated[str, about("What is wrong")]
 Hint = Annotated[str, about("What to do")]
 
 
 class Body(Struct, forbid_unknown_fields=True):
+    """Base of the bodies: what derives from it is a component of the document."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__name__ = cls.__name__.removesuffix("Body")
@@ -63,36 +65,36 @@ class ServerStateBody(Body):
 
 class ReadinessBody(Body):
     status: Literal["ready", "draining"]
-    servers: Maybe[
+    servers: Omittable[
         Annotated[dict[str, ServerStateBody], about("Left out where a token is required and none was sent")]
     ] = UNSET
 
 
 class FaultBody(Body):
-    detail: Detail
+    detail: ProblemDetail
     code: Annotated[CodeText, about("Stable; `trunkline explain CODE` tells more")]
     severity: Severity
-    hint: Maybe[Hint] = UNSET
-    where: Maybe[Annotated[str, about("The file with line and column")]] = UNSET
+    hint: Omittable[Hint] = UNSET
+    where: Omittable[Annotated[str, about("The file with line and column")]] = UNSET
 
 
 class ProblemBody(Body):
-    detail: Detail
+    detail: ProblemDetail
     code: Annotated[CodeText, about("Stable; `trunkline explain CODE` tells more")]
-    hint: Maybe[Hint] = UNSET
-    problems: Maybe[Annotated[list[FaultBody], about("Every single fault")]] = UNSET
+    hint: Omittable[Hint] = UNSET
+    problems: Omittable[Annotated[list[FaultBody], about("Every single fault")]] = UNSET
 
 
 class JsonRpcMessageBody(Body, forbid_unknown_fields=False):
     jsonrpc: Literal["2.0"]
-    method: Maybe[str] = UNSET
-    id: Maybe[str | int] = UNSET
+    method: Omittable[str] = UNSET
+    id: Omittable[str | int] = UNSET
 
 
 class ErrorObjectBody(Body, forbid_unknown_fields=False):
     code: int
     message: str
-    data: Maybe[dict[str, Any]] = UNSET
+    data: Omittable[dict[str, Any]] = UNSET
 
 
 class JsonRpcErrorBody(Body, forbid_unknown_fields=False):
@@ -108,25 +110,27 @@ class ServerBody(Body, rename="camel"):
     name: ServerName
     kind: Annotated[str, about("The kind of source, as in the configuration")]
     state: State
-    tools: Annotated[Count, about("How many tools it offers at the moment")]
-    restarts: Count
-    in_flight: Annotated[Count, about("Calls it is working on")]
-    queued: Annotated[Count, about("Calls that wait for it")]
+    tools: Annotated[NonNegativeInt, about("How many tools it offers at the moment")]
+    restarts: NonNegativeInt
+    in_flight: Annotated[NonNegativeInt, about("Calls it is working on")]
+    queued: Annotated[NonNegativeInt, about("Calls that wait for it")]
     origin: Annotated[Literal["file", "api", "app"], about("Where it comes from; an app connected by itself")]
-    prompts: Maybe[Annotated[Count, about("How many prompts it offers; absent for none, as are the next two")]] = UNSET
-    resources: Maybe[Annotated[Count, about("How many resources it lists")]] = UNSET
-    resource_templates: Maybe[Annotated[Count, about("How many resource templates it lists")]] = UNSET
-    reason: Maybe[Annotated[str, about("Why it is in this state")]] = UNSET
-    hint: Maybe[Annotated[str, about("What to do about it")]] = UNSET
-    since: Maybe[Annotated[datetime, about("When it entered this state", tz=True)]] = UNSET
-    last_error: Maybe[str] = UNSET
-    stderr_tail: Maybe[Annotated[str, about("What it last wrote to its standard error")]] = UNSET
-    protocol_version: Maybe[Annotated[str, about("The version of MCP spoken with it")]] = UNSET
-    server: Maybe[Annotated[str, about("What it calls itself")]] = UNSET
-    collisions: Maybe[
+    prompts: Omittable[
+        Annotated[NonNegativeInt, about("How many prompts it offers; absent for none, as are the next two")]
+    ] = UNSET
+    resources: Omittable[Annotated[NonNegativeInt, about("How many resources it lists")]] = UNSET
+    resource_templates: Omittable[Annotated[NonNegativeInt, about("How many resource templates it lists")]] = UNSET
+    reason: Omittable[Annotated[str, about("Why it is in this state")]] = UNSET
+    hint: Omittable[Annotated[str, about("What to do about it")]] = UNSET
+    since: Omittable[Annotated[datetime, about("When it entered this state", tz=True)]] = UNSET
+    last_error: Omittable[str] = UNSET
+    stderr_tail: Omittable[Annotated[str, about("What it last wrote to its standard error")]] = UNSET
+    protocol_version: Omittable[Annotated[str, about("The version of MCP spoken with it")]] = UNSET
+    server: Omittable[Annotated[str, about("What it calls itself")]] = UNSET
+    collisions: Omittable[
         Annotated[list[str], about("Its tools, prompts and resources whose name or URI another one holds")]
     ] = UNSET
-    warnings: Maybe[list[str]] = UNSET
+    warnings: Omittable[list[str]] = UNSET
 
 
 class ServersBody(Body):
@@ -138,9 +142,9 @@ class NewServerBody(Body, forbid_unknown_fields=False):
 
     name: ServerName
     url: Uri
-    headers: Maybe[dict[str, str]] = UNSET
-    type: Maybe[Annotated[str, about("`http` or `sse`, to skip detection")]] = UNSET
-    timeout: Maybe[Annotated[float, about("Of a call, in milliseconds", gt=0)]] = UNSET
+    headers: Omittable[dict[str, str]] = UNSET
+    type: Omittable[Annotated[str, about("`http` or `sse`, to skip detection")]] = UNSET
+    timeout: Omittable[Annotated[float, about("Of a call, in milliseconds", gt=0)]] = UNSET
 
 
 class ServerAddedBody(Body):
@@ -150,17 +154,17 @@ class ServerAddedBody(Body):
 
 class ServerNamedBody(Body):
     name: ServerName
-    hint: Maybe[str] = UNSET
+    hint: Omittable[str] = UNSET
 
 
 class NewServiceBody(Body, forbid_unknown_fields=False):
     """A service with the keys that a source of `kind: service` has in the configuration, and a few."""
 
     endpoint: Annotated[Uri, about("Its address, before `/tools/execute`")]
-    tools: Maybe[Annotated[list[dict[str, Any]], about("Definitions, where it does not list them")]] = UNSET
-    token: Maybe[Annotated[str, about("The token to send it for everybody")]] = UNSET
-    tokens: Maybe[dict[str, str]] = UNSET
-    lease: Maybe[Annotated[float, about("Seconds until it is gone; 60 if not given", gt=0)]] = UNSET
+    tools: Omittable[Annotated[list[dict[str, Any]], about("Definitions, where it does not list them")]] = UNSET
+    token: Omittable[Annotated[str, about("The token to send it for everybody")]] = UNSET
+    tokens: Omittable[dict[str, str]] = UNSET
+    lease: Omittable[Annotated[float, about("Seconds until it is gone; 60 if not given", gt=0)]] = UNSET
 
 
 class ServiceRegisteredBody(Body):
@@ -187,38 +191,38 @@ class ReloadedBody(Body, rename="camel"):
     replaced: Annotated[list[ServerName], about("Connected anew, because something that matters to them changed")]
     adjusted: Annotated[list[ServerName], about("Changed without a new connection")]
     removed: list[ServerName]
-    unchanged: Annotated[Count, about("How many continue as they were")]
+    unchanged: Annotated[NonNegativeInt, about("How many continue as they were")]
     needs_restart: Annotated[list[str], about("Keys of `gateway` whose change waits for the next start")]
     warnings: list[str]
 
 
 class FindingBody(Body):
     what: str
-    hint: Maybe[Hint] = UNSET
+    hint: Omittable[Hint] = UNSET
 
 
 class ToolExplainedBody(Body):
     name: Annotated[str, about("As in the request")]
     found: Annotated[bool, about("Whether a call by this name reaches a tool")]
     findings: list[FindingBody]
-    listed: Maybe[Annotated[bool, about("Whether clients see it in the list")]] = UNSET
-    address: Maybe[Annotated[str, about("`server.tool`")]] = UNSET
-    exposed: Maybe[Annotated[str, about("The name in the list, if it has one")]] = UNSET
-    server: Maybe[ServerName] = UNSET
-    similar: Maybe[Annotated[list[str], about("Names that are similar")]] = UNSET
+    listed: Omittable[Annotated[bool, about("Whether clients see it in the list")]] = UNSET
+    address: Omittable[Annotated[str, about("`server.tool`")]] = UNSET
+    exposed: Omittable[Annotated[str, about("The name in the list, if it has one")]] = UNSET
+    server: Omittable[ServerName] = UNSET
+    similar: Omittable[Annotated[list[str], about("Names that are similar")]] = UNSET
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
 
 
 class DiscoverBody(Body):
-    query: Maybe[Annotated[str, about("What the tool should do, in plain words; may be left out only with `tags`")]] = (
-        UNSET
-    )
-    tags: Maybe[Annotated[list[str], about("Only tools with one of these; in a query also with commas")]] = UNSET
+    query: Omittable[
+        Annotated[str, about("What the tool should do, in plain words; may be left out only with `tags`")]
+    ] = UNSET
+    tags: Omittable[Annotated[list[str], about("Only tools with one of these; in a query also with commas")]] = UNSET
     limit: Annotated[int, about("How many tools at most", ge=1, le=50)] = 5
     provision: Annotated[bool, about("Whether what is returned may be executed")] = True
-    session: Maybe[Handle] = UNSET
+    session: Omittable[SessionHandle] = UNSET
     explain: Annotated[bool, about("Say of each tool why it was found")] = False
 
 
@@ -232,7 +236,7 @@ class WhyFoundBody(Body):
     words: list[MatchedWordBody]
     cosine: Annotated[float | None, about("How near in meaning, 1 is the same; null where it is not known")]
     score: Annotated[float, about("What tools are ranked by; it means nothing beyond this search")]
-    named: Maybe[
+    named: Omittable[
         Annotated[
             bool, about("The query is the name of this tool, so it comes first", extra_json_schema={"const": True})
         ]
@@ -242,35 +246,37 @@ class WhyFoundBody(Body):
 class FoundToolBody(Body, rename={"input_schema": "inputSchema"}):
     tool_id: ToolId
     description: str
-    input_schema: Maybe[Annotated[dict[str, Any], about("As its server wrote it, without whitespace")]] = UNSET
-    read_only: Maybe[
+    input_schema: Omittable[Annotated[dict[str, Any], about("As its server wrote it, without whitespace")]] = UNSET
+    read_only: Omittable[
         Annotated[bool, about("Its server says that it only reads", extra_json_schema={"const": True})]
     ] = UNSET
-    why: Maybe[Annotated[WhyFoundBody, about("With `explain` only")]] = UNSET
+    why: Omittable[Annotated[WhyFoundBody, about("With `explain` only")]] = UNSET
 
 
 class ToolRefusedBody(Body):
     tool_id: ToolId
     why: str
-    tokens: Maybe[Tokens] = UNSET
+    tokens: Omittable[Tokens] = UNSET
 
 
 class DiscoveredBody(Body, rename={"not_ready": "notReady"}):
     tools: list[FoundToolBody]
     provisioned: Annotated[bool, about("Whether they may be executed now")]
-    tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
-    budget: Annotated[Count, about("What they may cost")]
-    hint: Maybe[Annotated[str, about("What to do where nothing was found")]] = UNSET
-    left_out: Maybe[Annotated[list[ToolRefusedBody], about("Found, but over the budget")]] = UNSET
-    more: Maybe[Annotated[list[ToolId], about("The next best")]] = UNSET
-    servers: Maybe[Annotated[dict[str, str], about("What servers say of themselves, once")]] = UNSET
-    not_ready: Maybe[Annotated[list[str], about("Servers whose tools may be missing here, and their states")]] = UNSET
+    tokens: Annotated[NonNegativeInt, about("What all tools that the caller holds now cost")]
+    budget: Annotated[NonNegativeInt, about("What they may cost")]
+    hint: Omittable[Annotated[str, about("What to do where nothing was found")]] = UNSET
+    left_out: Omittable[Annotated[list[ToolRefusedBody], about("Found, but over the budget")]] = UNSET
+    more: Omittable[Annotated[list[ToolId], about("The next best")]] = UNSET
+    servers: Omittable[Annotated[dict[str, str], about("What servers say of themselves, once")]] = UNSET
+    not_ready: Omittable[Annotated[list[str], about("Servers whose tools may be missing here, and their states")]] = (
+        UNSET
+    )
 
 
 class ProvisionBody(Body):
     tool_ids: list[ToolId]
-    context_tokens: Maybe[Annotated[int, about("The budget from now on", ge=1)]] = UNSET
-    session: Maybe[Handle] = UNSET
+    context_tokens: Omittable[Annotated[int, about("The budget from now on", ge=1)]] = UNSET
+    session: Omittable[SessionHandle] = UNSET
 
 
 class ToolProvisionedBody(Body):
@@ -280,27 +286,27 @@ class ToolProvisionedBody(Body):
 
 class ProvisionedBody(Body):
     provisioned: list[ToolProvisionedBody]
-    tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
-    budget: Annotated[Count, about("What they may cost")]
-    refused: Maybe[list[ToolRefusedBody]] = UNSET
+    tokens: Annotated[NonNegativeInt, about("What all tools that the caller holds now cost")]
+    budget: Annotated[NonNegativeInt, about("What they may cost")]
+    refused: Omittable[list[ToolRefusedBody]] = UNSET
 
 
 class UnprovisionBody(Body):
     tool_ids: list[ToolId]
-    session: Maybe[Handle] = UNSET
+    session: Omittable[SessionHandle] = UNSET
 
 
 class UnprovisionedBody(Body):
     removed: list[ToolId]
-    tokens: Annotated[Count, about("What all tools that the caller holds now cost")]
-    budget: Annotated[Count, about("What they may cost")]
-    unknown: Maybe[Annotated[list[ToolId], about("The caller did not hold these")]] = UNSET
+    tokens: Annotated[NonNegativeInt, about("What all tools that the caller holds now cost")]
+    budget: Annotated[NonNegativeInt, about("What they may cost")]
+    unknown: Omittable[Annotated[list[ToolId], about("The caller did not hold these")]] = UNSET
 
 
 class ExecuteBody(Body):
     tool_id: ToolId
-    arguments: Maybe[dict[str, Any]] = UNSET
-    session: Maybe[Handle] = UNSET
+    arguments: Omittable[dict[str, Any]] = UNSET
+    session: Omittable[SessionHandle] = UNSET
 
 
 class ExecutedBody(Body):
@@ -308,21 +314,21 @@ class ExecutedBody(Body):
 
 
 class CallProblemBody(Body, rename="camel"):
-    detail: Detail
-    code: Maybe[Annotated[CodeText, about("Absent where the server itself refused the call")]] = UNSET
-    hint: Maybe[Hint] = UNSET
-    source: Maybe[Annotated[str, about("The server")]] = UNSET
-    tool: Maybe[str] = UNSET
-    phase: Maybe[Annotated[Phase, about("How far the call came")]] = UNSET
-    executed: Maybe[Annotated[Executed, about("Whether the tool may have run")]] = UNSET
-    retryable: Maybe[Annotated[bool, about("Whether trying again may help")]] = UNSET
-    retry_after_ms: Maybe[Count] = UNSET
-    error: Maybe[Annotated[dict[str, Any], about("The JSON-RPC error of the server, as it wrote it")]] = UNSET
+    detail: ProblemDetail
+    code: Omittable[Annotated[CodeText, about("Absent where the server itself refused the call")]] = UNSET
+    hint: Omittable[Hint] = UNSET
+    source: Omittable[Annotated[str, about("The server")]] = UNSET
+    tool: Omittable[str] = UNSET
+    phase: Omittable[Annotated[Phase, about("How far the call came")]] = UNSET
+    executed: Omittable[Annotated[Executed, about("Whether the tool may have run")]] = UNSET
+    retryable: Omittable[Annotated[bool, about("Whether trying again may help")]] = UNSET
+    retry_after_ms: Omittable[NonNegativeInt] = UNSET
+    error: Omittable[Annotated[dict[str, Any], about("The JSON-RPC error of the server, as it wrote it")]] = UNSET
 
 
 class ServerCostBody(Body):
     name: str
-    tools: Count
+    tools: NonNegativeInt
     tokens: Tokens
 
 
@@ -333,12 +339,12 @@ class ToolCostBody(Body):
 
 
 class AllModeBody(Body):
-    tokens: Annotated[Count, about("The whole list")]
+    tokens: Annotated[NonNegativeInt, about("The whole list")]
 
 
 class SearchModeBody(Body):
-    tokens: Annotated[Count, about("The list of a client that has found nothing yet")]
-    dialogue: Annotated[Count, about("The most that finding and listing tools costs together")]
+    tokens: Annotated[NonNegativeInt, about("The list of a client that has found nothing yet")]
+    dialogue: Annotated[NonNegativeInt, about("The most that finding and listing tools costs together")]
 
 
 class AutoModeBody(Body):
@@ -357,8 +363,8 @@ class TokenBudgetBody(Body):
     modes: DisclosureModesBody
     disclosure: Annotated[Literal["all", "search", "auto"], about("As configured")]
     shown: Annotated[Literal["all", "search"], about("What clients see that have no search of their own")]
-    context_tokens: Annotated[Count, about("The budget of a session")]
-    tools: Maybe[list[ToolCostBody]] = UNSET
+    context_tokens: Annotated[NonNegativeInt, about("The budget of a session")]
+    tools: Omittable[list[ToolCostBody]] = UNSET
 
 
 SCHEMAS: Final[dict[str, Any]] = {
@@ -371,7 +377,6 @@ SCHEMAS: Final[dict[str, Any]] = {
 
 _SESSIONS: Final = "/api/sessions/"
 _TOOLS: Final = ("/api/tools/", "/api/proxy/")
-_PART: Final = re.compile(r"\{(\w+)\}")
 _DESCRIPTION: Final = """\
 One line from an AI agent to every tool it may call. Agents use `/mcp`, old ones `/sse`; programs without MCP \
 find and run tools below `/api/tools` and `/api/proxy`. The routes below `/api/mcp`, `/api/services`, `/api/sessions` \
@@ -427,7 +432,9 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _path_parameters(path: str) -> dict[str, Any]:
     schema = _reference("SessionId" if path.startswith(_SESSIONS) else "ServerName")
-    parameters = [{"name": name, "in": "path", "required": True, "schema": schema} for name in _PART.findall(path)]
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": schema} for name in PATH_PARAMETER.findall(path)
+    ]
     return {"parameters": parameters} if parameters else {}
 
 
