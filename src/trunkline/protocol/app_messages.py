@@ -22,6 +22,8 @@ from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,
     check_text,
+    decode_list,
+    decode_text,
     encode,
     members_of,
     members_of_message,
@@ -29,12 +31,12 @@ from trunkline.protocol.jsonrpc import (
 )
 from trunkline.protocol.mcp.tool_results import error_result, tool_result
 
+_HEAD_BYTES: Final = 256
+_MAX_NAME_CHARACTERS: Final = 128
+_MAX_SECRET_CHARACTERS: Final = 1024
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
 _NULL: Final = b"null"
-_HEAD_BYTES: Final = 256
-_LONGEST_NAME: Final = 128
-_LONGEST_SECRET: Final = 1024
 _NO_REASON: Final = "The app says that it failed, and not why"
 _READABLE_ID: Final = re.compile(
     rb'\s*\{\s*(?:"type"\s*:\s*"toolResponse"\s*,\s*)?"correlationId"\s*:\s*(\d{1,18})\s*[,}]', re.IGNORECASE
@@ -119,8 +121,6 @@ class UnknownMessage(msgspec.Struct):
 AppMessage = AppResponse | AppProgress | Registration | UnknownMessage
 
 _decode_response: Final = msgspec.json.Decoder(AppResponse).decode
-_decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
-_decode_text: Final = cast(Callable[[Any], str], msgspec.json.Decoder(str).decode)
 _decode_bool: Final = cast(Callable[[Any], bool], msgspec.json.Decoder(bool).decode)
 _decode_number: Final = msgspec.json.Decoder(int | float).decode
 _decode_id: Final = cast(Callable[[Any], int], msgspec.json.Decoder(int, strict=False).decode)
@@ -130,7 +130,7 @@ _decode_id: Final = cast(Callable[[Any], int], msgspec.json.Decoder(int, strict=
 
 
 def parse_line(line: bytes) -> AppMessage:
-    """The message in one line; raises BadLine or BadRegistration. Rejecting a line that is no message is cheap."""
+    """The message in one line; raises BadLine or BadRegistration. Rejecting a line that is not a message is cheap."""
     if line[:1] != b"{":
         line = line.removeprefix(_BYTE_ORDER_MARK).lstrip(_SPACE)
         if line[:1] != b"{":
@@ -184,7 +184,7 @@ def _read_response(members: Members) -> AppResponse:
     raw = members.get("result")
     try:
         if raw is None:
-            raise BadLine("the answer has no `result`")
+            raise BadLine("the response has no `result`")
         result = folded_members(raw, "`result`")
         fault = _present(result, "error")
         success = _flag(result, "success", default=fault is None)
@@ -222,24 +222,24 @@ def _app_name(members: Members) -> str:
     name = _text(members, "appname").strip()
     if not name:
         raise BadLine("`appName` is missing or empty")
-    if len(name) > _LONGEST_NAME:
-        raise BadLine(f"`appName` is longer than {_LONGEST_NAME} characters")
+    if len(name) > _MAX_NAME_CHARACTERS:
+        raise BadLine(f"`appName` is longer than {_MAX_NAME_CHARACTERS} characters")
     if not name.isprintable():
-        raise BadLine("`appName` has control characters in it")
+        raise BadLine("`appName` contains control characters")
     return name
 
 
 def _tools(members: Members) -> list[Raw]:
     try:
-        return _decode_list(_present(members, "tools") or b"[]")
+        return decode_list(_present(members, "tools") or b"[]")
     except msgspec.MsgspecError:
-        raise BadLine("`tools` is no list") from None
+        raise BadLine("`tools` is not a list") from None
 
 
 def _secret(members: Members, name: str) -> str:
     text = _text(members, name)
-    if len(text) > _LONGEST_SECRET:
-        raise BadLine(f"`{name}` is longer than {_LONGEST_SECRET} characters")
+    if len(text) > _MAX_SECRET_CHARACTERS:
+        raise BadLine(f"`{name}` is longer than {_MAX_SECRET_CHARACTERS} characters")
     return text
 
 
@@ -256,7 +256,7 @@ def _text(members: Members, name: str) -> str:
     """A string; empty if it is missing or of another type."""
     raw = members.get(name)
     try:
-        return "" if raw is None else _decode_text(raw)
+        return "" if raw is None else decode_text(raw)
     except msgspec.MsgspecError:
         return ""
 
@@ -287,13 +287,13 @@ def _correlation_id(members: Members) -> int:
     try:
         return _decode_id(members.get("correlationid", _NULL))
     except msgspec.MsgspecError:
-        raise BadLine("`correlationId` is no number") from None
+        raise BadLine("`correlationId` is not a number") from None
 
 
 def _as_text(raw: Raw) -> str:
     """The value of a string, or the JSON of anything else."""
     text = bytes(raw)
-    return _decode_text(raw) if text[:1] == b'"' else text.decode()
+    return decode_text(raw) if text[:1] == b'"' else text.decode()
 
 
 def readable_id(head: bytes) -> int | None:

@@ -23,9 +23,10 @@ from trunkline.protocol.mcp.methods import INITIALIZE
 Members = dict[str, Raw]
 MessageId = int | str
 
-_decode_members: Final = cast(Callable[[Any], Members], msgspec.json.Decoder(dict[str, Raw]).decode)
+decode_members: Final = cast(Callable[[Any], Members], msgspec.json.Decoder(dict[str, Raw]).decode)
+decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
+decode_text: Final = cast(Callable[[Any], str], msgspec.json.Decoder(str).decode)
 _decode_id: Final = cast(Callable[[Any], MessageId], msgspec.json.Decoder(int | str).decode)
-_decode_text: Final = cast(Callable[[Any], str], msgspec.json.Decoder(str).decode)
 encode: Final = msgspec.json.Encoder().encode
 decode: Final = msgspec.json.Decoder().decode
 
@@ -41,8 +42,8 @@ SHALLOW_BYTES: Final = 2 * _STACK_RESERVE
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF_BYTES: Final = 6
-_MOST_SURROGATES: Final = 20_000
-_MOST_BACKSLASHES: Final = 64
+_MAX_SURROGATES: Final = 20_000
+_MAX_BACKSLASHES: Final = 64
 """A text is cut in few places only. One with more than this stays broken, so that no line takes long."""
 
 
@@ -72,7 +73,7 @@ class Message:
             raise BadMessage(INVALID_REQUEST, '`jsonrpc` must be "2.0"', self.id_json)
         method = members.get("method")
         try:
-            self.method: str | None = None if method is None else _decode_text(method)
+            self.method: str | None = None if method is None else decode_text(method)
         except msgspec.MsgspecError:
             raise BadMessage(INVALID_REQUEST, "`method` must be a string", self.id_json) from None
         self.params = members.get("params")
@@ -93,7 +94,6 @@ class ServerMessage(msgspec.Struct):
 
 
 _decode_server_message: Final = msgspec.json.Decoder(ServerMessage).decode
-_decode_list: Final = cast(Callable[[bytes], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
 
 
 class _ReducedStack:
@@ -126,7 +126,7 @@ def decode_batch(text: bytes) -> list[Raw]:
     """The messages of a server's batch, each raw; empty when it is not a batch."""
     try:
         text.decode()
-        return _decode_list(text)
+        return decode_list(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return []
 
@@ -159,7 +159,7 @@ def check_text(data: bytes) -> None:
 def members_of(data: bytes | Raw, what: str, id_json: bytes = b"null") -> Members:
     """The members of one JSON object, each value raw; raises BadMessage if a name is repeated."""
     try:
-        members = _decode_members(data)
+        members = decode_members(data)
     except msgspec.ValidationError:
         raise BadMessage(INVALID_REQUEST, f"{what} must be one JSON object", id_json) from None
     except msgspec.DecodeError as error:
@@ -173,7 +173,7 @@ def members_of(data: bytes | Raw, what: str, id_json: bytes = b"null") -> Member
 
 def has_member(data: bytes, name: str) -> bool:
     """Whether a valid object has this member, however its name is escaped and however often it is repeated."""
-    return name in _decode_members(data)
+    return name in decode_members(data)
 
 
 def _compact_length(members: Members) -> int:
@@ -189,7 +189,7 @@ def _compact_length(members: Members) -> int:
 
 def _repeats_a_name(data: bytes) -> bool:
     compact = msgspec.json.format(data, indent=-1)
-    members = _decode_members(compact)
+    members = decode_members(compact)
     if _compact_length(members) == len(compact):
         return False
     try:
@@ -214,7 +214,7 @@ def text_member(members: Members, name: str) -> str | None:
     if raw is None:
         return None
     try:
-        return _decode_text(raw)
+        return decode_text(raw)
     except msgspec.MsgspecError:
         raise BadMessage(INVALID_REQUEST, f"`{name}` must be a string") from None
 
@@ -231,14 +231,14 @@ def replace_lone_surrogates(text: bytes) -> bytes:
         return text
     parts: list[bytes] = []
     at = kept = 0
-    for _ in range(_MOST_SURROGATES):
+    for _ in range(_MAX_SURROGATES):
         found = _SURROGATE.search(text, at)
         if found is None:
             return b"".join((*parts, text[kept:])) if parts else text
         start = found.start()
-        before = text[max(0, start - _MOST_BACKSLASHES) : start]
+        before = text[max(0, start - _MAX_BACKSLASHES) : start]
         backslashes = len(before) - len(before.rstrip(b"\\"))
-        if backslashes == _MOST_BACKSLASHES:
+        if backslashes == _MAX_BACKSLASHES:
             break
         if backslashes % 2:  # the backslash is itself escaped
             at = start + 1
@@ -320,7 +320,7 @@ def split_batch(data: bytes) -> list[bytes]:
     """The texts of the messages in a client's batch; raises BadMessage if it cannot be served."""
     check_text(data)
     try:
-        parts = _decode_list(data)
+        parts = decode_list(data)
     except msgspec.DecodeError as error:
         raise BadMessage(PARSE_ERROR, f"batch is not valid JSON: {error}") from None
     except RecursionError:

@@ -27,8 +27,8 @@ from trunkline.protocol.jsonrpc import (
 
 EXECUTE: Final = "/tools/execute"
 TOOLS: Final = "/tools"
-_MOST_TOOLS: Final = 1000
-_LONGEST_NAME: Final = 128
+_MAX_TOOLS: Final = 1000
+_MAX_NAME_CHARACTERS: Final = 128
 _NULL: Final = b"null"
 _OBJECT_TYPE: Final = b'"object"'
 _SCHEMAS: Final = ("inputSchema", "outputSchema", "annotations")
@@ -100,8 +100,8 @@ def usable_tools(definitions: Iterable[Raw]) -> ToolListing:
     usable: dict[str, bytes] = {}
     warnings: list[str] = []
     for number, raw in enumerate(definitions, 1):
-        if number > _MOST_TOOLS:
-            warnings.append(f"{TOOL_NOT_USABLE}: only the first {_MOST_TOOLS} tools are offered")
+        if number > _MAX_TOOLS:
+            warnings.append(f"{TOOL_NOT_USABLE}: only the first {_MAX_TOOLS} tools are offered")
             break
         try:
             name, definition = _usable(raw, number)
@@ -116,8 +116,8 @@ def usable_tools(definitions: Iterable[Raw]) -> ToolListing:
 def _usable(raw: Raw, number: int) -> tuple[str, bytes]:
     members = members_of(raw, f"tool {number}")
     name = text_member(members, "name") or ""
-    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-        message = f"the name of tool {number} is not 1 to {_LONGEST_NAME} printable characters"
+    if not 0 < len(name) <= _MAX_NAME_CHARACTERS or not name.isprintable():
+        message = f"the name of tool {number} is not 1 to {_MAX_NAME_CHARACTERS} printable characters"
         raise BadMessage(TOOL_NOT_USABLE, message)
     text_member(members, "description")
     schemas: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import quote
 
-MOST_CHARACTERS: Final = 4096
+MAX_CHARACTERS: Final = 4096
 """Longer URIs match no template, and longer templates match no URI."""
 
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
@@ -35,8 +35,8 @@ class CandidateUri:
     """A URI to match with templates. Bit `i` of a set of positions stands for the position before character `i`."""
 
     def __init__(self, uri: str) -> None:
-        self.text = _as_expanded(uri) if len(uri) <= MOST_CHARACTERS else ""
-        self.matchable = 0 < len(self.text) <= 3 * MOST_CHARACTERS
+        self.text = _as_expanded(uri) if len(uri) <= MAX_CHARACTERS else ""
+        self.matchable = 0 < len(self.text) <= 3 * MAX_CHARACTERS
         self._positions: dict[str, int] = {}
         self._runs: dict[str, int] = {}
 
@@ -70,7 +70,7 @@ class UriTemplate:
     def matches(self, subject: CandidateUri | str) -> bool:
         if isinstance(subject, str):
             subject = CandidateUri(subject)
-        if not subject.matchable or len(self.text) > MOST_CHARACTERS:
+        if not subject.matchable or len(self.text) > MAX_CHARACTERS:
             return False
         if self._steps is None:
             self._steps = _steps(self.text)

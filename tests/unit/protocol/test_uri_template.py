@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.protocol.uri_template import MOST_CHARACTERS, CandidateUri, UriTemplate
+from trunkline.protocol.uri_template import MAX_CHARACTERS, CandidateUri, UriTemplate
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_one_uri_may_be_tried_on_many_templates() -> None:
 
 
 def test_what_is_far_too_long_matches_nothing() -> None:
-    assert not UriTemplate("x:{+a}").matches("x:" + "a" * MOST_CHARACTERS)
-    assert not UriTemplate("x:{+a}" + "b" * MOST_CHARACTERS).matches("x:" + "b" * 10)
+    assert not UriTemplate("x:{+a}").matches("x:" + "a" * MAX_CHARACTERS)
+    assert not UriTemplate("x:{+a}" + "b" * MAX_CHARACTERS).matches("x:" + "b" * 10)
 
 
 def test_a_template_made_to_be_slow_is_answered_all_the_same() -> None:
-    many = "{+a}a" * (MOST_CHARACTERS // 5 - 1)
-    assert not UriTemplate(many + "!").matches("a" * MOST_CHARACTERS)
-    assert UriTemplate(many).matches("a" * MOST_CHARACTERS)
+    many = "{+a}a" * (MAX_CHARACTERS // 5 - 1)
+    assert not UriTemplate(many + "!").matches("a" * MAX_CHARACTERS)
+    assert UriTemplate(many).matches("a" * MAX_CHARACTERS)

@@ -18,7 +18,7 @@ from trunkline.runtime.safe_calls import call_safely
 
 _MAX_CALLERS: Final = 512
 _MAX_CACHED_BYTES: Final = 1024
-_CLIENT_NAME_LIMIT: Final = 64
+_MAX_NAME_CHARACTERS: Final = 64
 
 
 class Cancellable(Protocol):
@@ -146,4 +146,4 @@ def client_name(info: bytes) -> str:
         name = text_or_none(members_of(info, "`clientInfo`"), "name")
     except BadMessage:
         return ""
-    return "" if name is None else name[:_CLIENT_NAME_LIMIT]
+    return "" if name is None else name[:_MAX_NAME_CHARACTERS]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
 from hashlib import blake2b
 from itertools import count
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -19,7 +18,7 @@ from trunkline.core.signing import TokenSigner
 from trunkline.core.tool import ListName
 from trunkline.frontends.mcp.initialize import SERVER_INFO_MEMBER
 from trunkline.frontends.mcp.requests import RequestContext, own_result, refuse, respond_later, text_or_none
-from trunkline.protocol.jsonrpc import encode
+from trunkline.protocol.jsonrpc import decode_list, decode_members, encode
 from trunkline.protocol.mcp.methods import PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, TOOLS_LIST
 from trunkline.protocol.mcp.translation import downgraded_tools
 from trunkline.router.aggregation import INCOMPLETE, incomplete_sources, list_cache_hints
@@ -156,9 +155,6 @@ PAGE_ITEMS: Final = 5000
 """Many clients never ask for a second page, so the first one holds whatever is realistic."""
 KEPT_LISTS: Final = 16
 
-_decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
-_decode_item: Final = cast(Callable[[Any], dict[str, Raw]], msgspec.json.Decoder(dict[str, Raw]).decode)
-
 
 class Cursor(msgspec.Struct, array_like=True):
     """Where a page begins: the list's number, a position in it, and a digest of the key of the item before.
@@ -191,10 +187,10 @@ class ListPages:
         """For each protocol version the members after the list, and the result made with them last."""
         self._key = key
         self._page_items = page_items
-        self.is_one_page = len(_decode_list(listing)) <= page_items
+        self.is_one_page = len(decode_list(listing)) <= page_items
 
     def page(self, cursor: Cursor) -> ListPage:
-        everything = _decode_list(self.listing)
+        everything = decode_list(self.listing)
         items = everything[cursor.start : cursor.start + self._page_items]
         end = cursor.start + len(items)
         further: Cursor | None = None
@@ -204,11 +200,11 @@ class ListPages:
 
     def start_after(self, digest: str) -> int | None:
         """The position after the item whose key has this digest; None where there is none."""
-        items = enumerate(_decode_list(self.listing), start=1)
+        items = enumerate(decode_list(self.listing), start=1)
         return next((position for position, item in items if self._digest_of(item) == digest), None)
 
     def _digest_of(self, item: Raw) -> str:
-        return blake2b(_decode_item(item).get(self._key, b""), digest_size=16).hexdigest()
+        return blake2b(decode_members(item).get(self._key, b""), digest_size=16).hexdigest()
 
 
 class Pagination:
@@ -263,7 +259,7 @@ _REFRESH_S: Final = 1.0
 _ANYBODY: Final = Caller()
 
 
-class _Hints(NamedTuple):
+class _CacheHints(NamedTuple):
     fresh_until: float
     public: bool
 
@@ -277,7 +273,7 @@ class ListMetadata:
     def __init__(self, router: Router) -> None:
         self._router = router
         self._time = asyncio.get_running_loop().time
-        self._hints: dict[ListName, _Hints] = {}
+        self._hints: dict[ListName, _CacheHints] = {}
         self._incomplete: bytes | None = None
         self._refreshed_at: dict[ListName, float] = {}
         self._servers = 0
@@ -311,11 +307,11 @@ class ListMetadata:
     def is_public(self, name: ListName) -> bool:
         return self._hints_of(name).public
 
-    def _hints_of(self, name: ListName) -> _Hints:
+    def _hints_of(self, name: ListName) -> _CacheHints:
         hints = self._hints.get(name)
         if hints is None:
             ttl_ms, public = list_cache_hints(self._router.registry, _ANYBODY, name)
-            hints = self._hints[name] = _Hints(self._time() + ttl_ms / 1000, public)
+            hints = self._hints[name] = _CacheHints(self._time() + ttl_ms / 1000, public)
         return hints
 
     def _missing(self) -> bytes:

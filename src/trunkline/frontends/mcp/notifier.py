@@ -1,4 +1,4 @@
-"""Notifies clients that a list has changed: those that saw another one, once for all changes of a moment."""
+"""Notifies clients that a list has changed: those that saw another one, once for all comparison of a moment."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _NOTIFICATIONS: Final[dict[str, tuple[ListType, ...]]] = {
 _SHARED_LISTS: Final = (PROMPTS, RESOURCES, TEMPLATES)
 """The lists that are the same for all clients without a session."""
 _ANYBODY: Final = Caller()
-LastSent = dict[bytes, bytes]
+SentLists = dict[bytes, bytes]
 
 
 class ListChangeNotifier:
-    """Sends `list_changed` to sessions and listen streams shortly after the first of several changes."""
+    """Sends `list_changed` to sessions and listen streams shortly after the first of several comparison."""
 
     def __init__(
         self, router: Router, visible: VisibleLists, sessions: AbstractSet[ClientSession], listen_streams: ListenStreams
@@ -45,7 +45,7 @@ class ListChangeNotifier:
         self._timer: asyncio.TimerHandle | None = None
         self._changed_twice = False
         """Whether a list may have changed and changed back since the last notification."""
-        self._before: LastSent = {}
+        self._before: SentLists = {}
         """The shared lists at the last notification."""
         self._loop = asyncio.get_running_loop()
         router.registry.on_list_changed.append(self.list_changed)
@@ -67,7 +67,7 @@ class ListChangeNotifier:
                 if self._changed_twice or listing != self._before.get(member):
                     listen.last_sent[member] = b""
 
-    def _mark_sent(self, last_sent: LastSent, caller: Caller, kinds: Iterable[ListType] = LIST_TYPES) -> None:
+    def _mark_sent(self, last_sent: SentLists, caller: Caller, kinds: Iterable[ListType] = LIST_TYPES) -> None:
         for kind in kinds:
             last_sent[kind.member] = self._visible.listing(caller, kind)
 
@@ -82,11 +82,11 @@ class ListChangeNotifier:
         self._timer = None
         self._changed_twice = False
         self._router.report_collisions()
-        changes = _Changes(self._visible)
+        comparison = _ListComparison(self._visible)
         for session in list(self._sessions):
-            call_safely("notifying a client", _notify_session, session, changes)
+            call_safely("notifying a client", _notify_session, session, comparison)
         for listen in self._listen_streams.all():
-            call_safely("notifying a client", _notify_stream, listen, changes)
+            call_safely("notifying a client", _notify_stream, listen, comparison)
         self._mark_sent(self._before, _ANYBODY, _SHARED_LISTS)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class ListChangeNotifier:
             self._timer.cancel()
 
 
-class _Changes:
+class _ListComparison:
     """Compares the lists with what clients saw last: each pair once, as thousands of clients saw the same one.
 
     Lists are identified by `id()`, so those that were compared are kept alive.
@@ -105,11 +105,11 @@ class _Changes:
         self._differ: dict[tuple[int, int], bool] = {}
         self._kept: list[bytes] = []
 
-    def since(self, last_sent: LastSent, caller: Caller) -> list[str]:
+    def since(self, last_sent: SentLists, caller: Caller) -> list[str]:
         """The notifications that are due; afterwards they count as sent."""
         return [method for method, kinds in _NOTIFICATIONS.items() if self._any_changed(last_sent, caller, kinds)]
 
-    def _any_changed(self, last_sent: LastSent, caller: Caller, kinds: tuple[ListType, ...]) -> bool:
+    def _any_changed(self, last_sent: SentLists, caller: Caller, kinds: tuple[ListType, ...]) -> bool:
         changed = False
         for kind in kinds:
             listing = self._visible.listing(caller, kind)
@@ -128,12 +128,12 @@ class _Changes:
         return differ
 
 
-def _notify_session(session: ClientSession, changes: _Changes) -> None:
+def _notify_session(session: ClientSession, comparison: _ListComparison) -> None:
     if session.push is not None and session.initialized:
-        for method in changes.since(session.last_sent, session.caller):
+        for method in comparison.since(session.last_sent, session.caller):
             session.push(encode_notification(method))
 
 
-def _notify_stream(listen: ListenStream, changes: _Changes) -> None:
-    for method in changes.since(listen.last_sent, listen.caller):
+def _notify_stream(listen: ListenStream, comparison: _ListComparison) -> None:
+    for method in comparison.since(listen.last_sent, listen.caller):
         listen.list_changed(method)

@@ -230,7 +230,7 @@ def _error(code: int, message: str) -> bytes:
 
 MAX_ROUNDS: Final = 10
 _FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 5.0
+_MAX_PAUSE_S: Final = 5.0
 _CANCEL: Final = b'{"action":"cancel"}'
 
 
@@ -268,10 +268,10 @@ class InputLoop:
         self._state = required.state
         self._answers = {}
         self._routed.calls.add(self._routed.key, self)
-        if required.asked:
-            self._request_input(required.asked)
+        if required.requests:
+            self._request_input(required.requests)
         else:
-            pause_s = min(_FIRST_PAUSE_S * 2 ** (self._count - 1), _LONGEST_PAUSE_S)
+            pause_s = min(_FIRST_PAUSE_S * 2 ** (self._count - 1), _MAX_PAUSE_S)
             self._pause = asyncio.get_running_loop().call_later(pause_s, self._again)
 
     def _request_input(self, requests: dict[str, InputRequest]) -> None:

@@ -285,7 +285,7 @@ _OPEN_BRACE: Final = 0x7B
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-class _State(msgspec.Struct, array_like=True):
+class _RequestState(msgspec.Struct, array_like=True):
     handle: str
     principal: str
     until: float
@@ -301,7 +301,7 @@ class StateSigner:
         self._loop = asyncio.get_running_loop()
 
     def signed(self, context: RequestContext, handle: str) -> str:
-        state = _State(handle, context.caller.principal, self._loop.time() + self._lasts_s, _digest(context))
+        state = _RequestState(handle, context.caller.principal, self._loop.time() + self._lasts_s, _digest(context))
         return self.signer.sign(_PURPOSE, encode(state))
 
     def verified(self, context: RequestContext, text: str) -> str | None:
@@ -309,7 +309,7 @@ class StateSigner:
         payload = self.signer.verify(_PURPOSE, text)
         if payload is None:
             return None
-        state = msgspec.json.decode(payload, type=_State)
+        state = msgspec.json.decode(payload, type=_RequestState)
         is_valid = (
             state.principal == context.caller.principal
             and state.until > self._loop.time()

@@ -13,15 +13,15 @@ from trunkline.protocol.mcp.versions import LEGACY
 
 NO_CAPABILITIES: Final = b"{}"
 TASKS: Final = "io.modelcontextprotocol/tasks"
+_MAX_BYTES: Final = 16 * 1024
 _DECLARED: Final = ("elicitation", "experimental", "extensions", "roots", "sampling")
 _ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
 _BEFORE_ELICITATION: Final = LEGACY[:2]
-_LARGEST_BYTES: Final = 16 * 1024
 
 
 def declared(capabilities: bytes) -> bytes:
     """The capabilities of a client that are passed on to servers, in a fixed order. Raises BadMessage."""
-    return _known(capabilities) if len(capabilities) <= _LARGEST_BYTES else NO_CAPABILITIES
+    return _known(capabilities) if len(capabilities) <= _MAX_BYTES else NO_CAPABILITIES
 
 
 @lru_cache(maxsize=512)  # stateless clients send them with every request

@@ -25,7 +25,7 @@ _SCHEMA: Final = frozenset(
 )
 _SCHEMA_LIST: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _SCHEMA_MAP: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
-_MOST_SCHEMAS: Final = 100_000
+_MAX_SCHEMAS: Final = 100_000
 
 _Schema = dict[str, object]
 _Path = tuple[str, ...]
@@ -86,7 +86,7 @@ def _positions(root: object) -> Iterator[tuple[_Path | None, _Schema]]:
     Data (`default`, `enum`) is skipped, and no reference is followed.
     """
     waiting: list[tuple[_Path | None, object]] = [((), root)]
-    for _ in range(_MOST_SCHEMAS):
+    for _ in range(_MAX_SCHEMAS):
         if not waiting:
             return
         path, node = waiting.pop()

@@ -29,7 +29,7 @@ from trunkline.protocol.mcp.methods import (
 METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
 SERVER_META: Final = "trunkline/server"
 """The member of `_meta` that names the server behind a request."""
-MAX_QUESTIONS: Final = 64
+MAX_INPUT_REQUESTS: Final = 64
 RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 MAY_REQUIRE_INPUT: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
 """The methods whose result may be `input_required`."""
@@ -71,40 +71,41 @@ class InputRequest(NamedTuple):
 class InputRequired(NamedTuple):
     """An `input_required` result. `state` is the server's `requestState` as raw JSON, a string; None if absent."""
 
-    asked: dict[str, InputRequest]
+    requests: dict[str, InputRequest]
     state: bytes | None
 
 
 def read_input_required(raw: Json) -> InputRequired:
     """Read an `input_required` result; raises BadMessage if no client could answer it."""
     members = members_of(bytes(raw), "the result")
-    requests = members_of(members["inputRequests"], "`inputRequests`") if "inputRequests" in members else {}
+    listed = members_of(members["inputRequests"], "`inputRequests`") if "inputRequests" in members else {}
     state = members.get("requestState")
     if state is not None and not bytes(state).startswith(b'"'):
         raise BadMessage(INVALID_REQUEST, "`requestState` must be a string")
-    if not requests and state is None:
+    if not listed and state is None:
         raise BadMessage(INVALID_REQUEST, "it has neither `inputRequests` nor `requestState`")
-    if len(requests) > MAX_QUESTIONS:
-        raise BadMessage(INVALID_REQUEST, f"it has more than {MAX_QUESTIONS} `inputRequests`")
-    asked = {key: _read_asking(members_of(value, "a question")) for key, value in requests.items()}
-    return InputRequired(asked, None if state is None else bytes(state))
+    if len(listed) > MAX_INPUT_REQUESTS:
+        raise BadMessage(INVALID_REQUEST, f"it has more than {MAX_INPUT_REQUESTS} `inputRequests`")
+    requests = {key: _read_input_request(members_of(value, "an input request")) for key, value in listed.items()}
+    return InputRequired(requests, None if state is None else bytes(state))
 
 
-def _read_asking(request: Members) -> InputRequest:
+def _read_input_request(request: Members) -> InputRequest:
     method = text_member(request, "method")
     if method is None:
-        raise BadMessage(INVALID_REQUEST, "a question has no `method`")
+        raise BadMessage(INVALID_REQUEST, "an input request has no `method`")
     params = single_line(request.get("params", b"{}"))
-    members_of(params, "`params` of a question")
+    members_of(params, "`params` of an input request")
     return InputRequest(method, params)
 
 
-def encode_input_required(asked: Mapping[str, InputRequest], state: str) -> bytes:
-    requests = {
-        key: b'{"method":%b,"params":%b}' % (encode(one.method), single_line(one.params)) for key, one in asked.items()
+def encode_input_required(requests: Mapping[str, InputRequest], state: str) -> bytes:
+    encoded = {
+        key: b'{"method":%b,"params":%b}' % (encode(request.method), single_line(request.params))
+        for key, request in requests.items()
     }
     return b'{"resultType":"input_required","inputRequests":%b,"requestState":%b}' % (
-        encode_members(requests),
+        encode_members(encoded),
         encode(state),
     )
 
@@ -134,8 +135,8 @@ def labelled_result(source: str, raw: Json, *, in_text: bool) -> bytes:
     requests: dict[str, Json] = {}
     is_needed = in_text
     for key, value in members_of(bytes(members["inputRequests"]), "`inputRequests`").items():
-        request: dict[str, Json] = {name: bytes(part) for name, part in members_of(value, "a question").items()}
-        method = text_member(members_of(value, "a question"), "method") or ""
+        request: dict[str, Json] = {name: bytes(part) for name, part in members_of(value, "an input request").items()}
+        method = text_member(members_of(value, "an input request"), "method") or ""
         params = request.get("params", b"{}")
         if not is_needed:
             given = members_of(bytes(params), "params")

@@ -9,17 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from trunkline.core.call import Json
-from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, text_member
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    decode_list,
+    decode_members,
+    decode_text,
+    encode,
+    encode_members,
+    members_of,
+    text_member,
+)
 from trunkline.protocol.mcp.versions import LEGACY
 
-Block = dict[str, Raw]
-Rewrite = Callable[[Block], bytes | None]
+Rewrite = Callable[[Members], bytes | None]
 """Returns a content block for an older client; None if it needs no change."""
 
 _WITHOUT_STRUCTURE: Final = frozenset(LEGACY[:2])
@@ -34,10 +43,6 @@ URL_ELICITATION_REQUIRED: Final = -32042
 INVALID_PARAMS: Final = -32602
 INTERNAL: Final = -32603
 _TO_LEGACY: Final = {-32020: INTERNAL, -32021: INVALID_PARAMS, -32022: INTERNAL}
-
-_decode_members: Final = cast(Callable[[Any], Block], msgspec.json.Decoder(Block).decode)
-_decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
-_decode_text: Final = cast(Callable[[Any], str], msgspec.json.Decoder(str).decode)
 
 
 class _Typed(msgspec.Struct):
@@ -75,7 +80,7 @@ def downgraded_result(raw: Json, version: str, text: bytes | None = None) -> Jso
 
 
 def _rewritten(raw: Json, version: str) -> Json:
-    members: dict[str, Json | Raw] = {**_decode_members(raw)}
+    members: dict[str, Json | Raw] = {**decode_members(raw)}
     changed = False
     if version in _WITHOUT_STRUCTURE:
         rewrite = _without_audio if version in _WITHOUT_AUDIO else _without_links
@@ -95,7 +100,7 @@ def _rewrite_each(members: dict[str, Json | Raw], name: str, rewritten: Callable
     entries = members.get(name)
     if entries is None:
         return False
-    before = _decode_list(entries)
+    before = decode_list(entries)
     after = [rewritten(entry) for entry in before]
     if after == before:
         return False
@@ -104,7 +109,7 @@ def _rewrite_each(members: dict[str, Json | Raw], name: str, rewritten: Callable
 
 
 def _rewritten_message(message: Raw, rewrite: Rewrite) -> Json | Raw:
-    members = _decode_members(message)
+    members = decode_members(message)
     content = members.get("content")
     if content is None or memoryview(content)[0] != _OPEN_BRACE:
         return message
@@ -113,7 +118,7 @@ def _rewritten_message(message: Raw, rewrite: Rewrite) -> Json | Raw:
 
 
 def _rewritten_block(block: Raw, rewrite: Rewrite) -> Json | Raw:
-    shown = rewrite(_decode_members(block))
+    shown = rewrite(decode_members(block))
     return block if shown is None else shown
 
 
@@ -124,35 +129,35 @@ def _encode_list(items: list[Json | Raw]) -> bytes:
 # -- content blocks ---------------------------------------------------------------------------------------------------
 
 
-def _without_links(block: Block) -> bytes | None:
+def _without_links(block: Members) -> bytes | None:
     if _text_of(block, "type") != "resource_link":
         return None
     name, uri = _text_of(block, "name"), _text_of(block, "uri")
     return _text_block(f"{name}: {uri}" if name else uri, block)
 
 
-def _without_audio(block: Block) -> bytes | None:
+def _without_audio(block: Members) -> bytes | None:
     if _text_of(block, "type") != "audio":
         return _without_links(block)
     kind = _text_of(block, "mimeType")
     return _text_block(f"[audio {kind}]" if kind else "[audio]", block)
 
 
-def _text_of(block: Block, name: str) -> str:
+def _text_of(block: Members, name: str) -> str:
     try:
-        return _decode_text(block.get(name, b'""'))
+        return decode_text(block.get(name, b'""'))
     except msgspec.ValidationError:
         return ""
 
 
-def _text_block(text: str, instead_of: Block) -> bytes:
+def _text_block(text: str, instead_of: Members) -> bytes:
     kept = {name: instead_of[name] for name in _KEPT if name in instead_of}
     return encode_members({"type": b'"text"', "text": encode(text), **kept})
 
 
 def _with_text(content: Json | Raw, structure: bytes) -> bytes:
     """The content with the structure as text too: most servers include a copy, otherwise we add one."""
-    blocks = _decode_list(content)
+    blocks = decode_list(content)
     if any(_decode_typed(block).type == "text" for block in blocks):
         return bytes(content)
     return _encode_list([*blocks, encode({"type": "text", "text": structure.decode()})])
@@ -166,7 +171,7 @@ def downgraded_tools(listing: bytes, version: str) -> bytes:
     if b'"outputSchema"' not in listing:
         return listing
     try:
-        tools = _decode_list(listing)
+        tools = decode_list(listing)
         shown = [_downgraded_tool(tool, version) for tool in tools]
     except (msgspec.MsgspecError, RecursionError):
         return listing
@@ -181,7 +186,7 @@ def _downgraded_tool(tool: Raw, version: str) -> Json | Raw:
         with suppress(msgspec.ValidationError):  # a schema may be `true`
             if bytes(_decode_schema(schema).type) == b'"object"':
                 return tool
-    return encode_members({name: value for name, value in _decode_members(tool).items() if name != "outputSchema"})
+    return encode_members({name: value for name, value in decode_members(tool).items() if name != "outputSchema"})
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def test_what_is_written_can_be_read() -> None:
     raw = encode_input_required(asked, 'st"ate')
     assert json.loads(raw)["resultType"] == "input_required"
     required = read_input_required(raw)
-    assert required.asked == asked
+    assert required.requests == asked
     assert required.state == b'"st\\"ate"'
 
 
