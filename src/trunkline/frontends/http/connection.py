@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.core.call import Json
-from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayError, Problem
+from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, Problem
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.requests import unparsed_request_body
@@ -16,6 +16,9 @@ from trunkline.protocol.http1_message import HttpLimits, HttpProblem
 from trunkline.runtime.fair_reading import FairReader
 from trunkline.runtime.listener import peer_has_hung_up
 
+if TYPE_CHECKING:
+    from trunkline.frontends.http.server import HttpServer
+
 READ_S: Final = 15.0
 IDLE_S: Final = 75.0
 WRITE_S: Final = 10.0
@@ -23,7 +26,7 @@ STREAM_AFTER_S: Final = 10.0
 KEEP_ALIVE_S: Final = 15.0
 LINGER_S: Final = 2.0
 _FIRST_BACKOFF_S: Final = 0.05
-_LONGEST_BACKOFF_S: Final = 1.0
+_MAX_BACKOFF_S: Final = 1.0
 _RETRY_S: Final = 0.9
 """A client that waits as long as the refusals say (`retryAfterMs`, at least 1000) is not slowed down again."""
 _MAX_PIPELINED: Final = 16
@@ -38,27 +41,6 @@ _SLOW_S: Final = 2.0
 MAX_UNREAD_EVENT_BYTES: Final = 1024 * 1024
 _MIN_READ_BYTES: Final = 64 * 1024
 """What a client must read of a large response every `WRITE_S` seconds."""
-
-
-class HttpConnectionHandler(Protocol):
-    """The server of a connection, which handles its requests."""
-
-    responding: int
-    """How many connections have a request without a complete response."""
-
-    def handle(self, exchange: HttpExchange, request: HttpRequest, /) -> None: ...
-
-    def check_head(self, request: HttpRequest, /) -> GatewayError | None:
-        """Check a request before its body has come; returns why it is refused."""
-        ...
-
-    def refuse(self, exchange: HttpExchange, request: HttpRequest, error: GatewayError, /) -> None: ...
-
-    def first_request(self, connection: Connection, /) -> None:
-        """The connection has sent its first complete request."""
-        ...
-
-    def closed(self, connection: Connection, /) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -89,7 +71,7 @@ class Connection(asyncio.Protocol):
         "_unread_before",
     )
 
-    def __init__(self, server: HttpConnectionHandler, limits: HttpLimits, unfinished: UnfinishedBytes) -> None:
+    def __init__(self, server: HttpServer, limits: HttpLimits, unfinished: UnfinishedBytes) -> None:
         self._server = server
         self._unfinished = unfinished
         self._parser = RequestParser(limits, self._requested, self._continue, self._awaits_body)
@@ -252,7 +234,7 @@ class Connection(asyncio.Protocol):
         """
         now = self._loop.time()
         again = now - self._backoff_ends_at < _RETRY_S
-        self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S) if again else _FIRST_BACKOFF_S
+        self._backoff_s = min(self._backoff_s * 2, _MAX_BACKOFF_S) if again else _FIRST_BACKOFF_S
         self._backoff_ends_at = now + self._backoff_s
         if self._backoff_timer is None and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()

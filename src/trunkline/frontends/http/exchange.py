@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 JSON: Final = b"application/json"
 EVENTS: Final = b"text/event-stream"
-_BIG: Final = 64 * 1024
+_WRITTEN_IN_PARTS_BYTES: Final = 64 * 1024
 _JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _MODERN_STATUS: Final = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
 _COMMON_STATUS: Final = 200
@@ -122,7 +122,7 @@ class HttpExchange:
             self.respond(200, b"".join((head, raw, b"}")))
             return
         parts = [_JSON_HEAD % length, head, raw, b"}"]
-        self._connection.write(parts if length > _BIG else [b"".join(parts)])
+        self._connection.write(parts if length > _WRITTEN_IN_PARTS_BYTES else [b"".join(parts)])
         self._end()
 
     def error(self, raw: Json, problem: Problem | None) -> None:
@@ -188,7 +188,7 @@ class HttpExchange:
         framing = (b"connection", b"close") if self._request.http10 else (b"transfer-encoding", b"chunked")
         self._connection.write([response_head(200, [*_STREAM_HEADERS, *self._extra, framing])])
         if self.replay_stream is not None and self.replay is not None and self.replay.primes:
-            self._chunk([b"id: %b\nretry: %d\ndata: \n\n" % (self.replay_stream.id_of(after), _RETRY_MS)])
+            self._chunk(b"id: %b\nretry: %d\ndata: \n\n" % (self.replay_stream.id_of(after), _RETRY_MS))
         if self.on_streaming is not None:
             self.on_streaming()
 
@@ -198,7 +198,7 @@ class HttpExchange:
         if self.replay_stream is not None:
             self.replay_stream.send(message, last=last)
         elif not self.over:
-            self._chunk([encode_event(message)])
+            self._chunk(encode_event(message))
             if last:
                 self.end_stream()
 
@@ -227,11 +227,11 @@ class HttpExchange:
     def named_event(self, name: bytes, data: bytes) -> None:
         self.stream()
         if not self.over:
-            self._chunk([encode_event(data, event=name)])
+            self._chunk(encode_event(data, event=name))
 
     def send_event(self, event_id: bytes, data: bytes) -> None:
         if not self.over:
-            self._chunk([encode_event(data, id=event_id)])
+            self._chunk(encode_event(data, id=event_id))
 
     def _keep_for_replay(self, message: bytes) -> None:
         if self.replay_stream is not None:
@@ -239,7 +239,7 @@ class HttpExchange:
 
     def keep_alive(self) -> None:
         if self.streaming and not self.over:
-            self._chunk([COMMENT])
+            self._chunk(COMMENT)
 
     def end_stream(self) -> None:
         if self.over:
@@ -248,12 +248,9 @@ class HttpExchange:
             self._connection.write([b"0\r\n\r\n"])
         self._end()
 
-    def _chunk(self, parts: list[bytes]) -> None:
-        if self._request.http10:
-            self._connection.write(list(parts))
-            return
-        size = sum(map(len, parts))
-        self._connection.write([b"%x\r\n" % size, *parts, b"\r\n"])
+    def _chunk(self, event: bytes) -> None:
+        chunk: list[Json] = [event] if self._request.http10 else [b"%x\r\n" % len(event), event, b"\r\n"]
+        self._connection.write(chunk)
 
     # -- the connection -------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ _POLICY: Final = (
 _REASON_CHARS: Final = 300
 _TEXT_CHARS: Final = 400
 _NAME_CHARS: Final = 120
-_MOST_SHOWN: Final = 500
+_MAX_SHOWN: Final = 500
 
 
 def home_text(servers: list[ServerStatus]) -> bytes:
@@ -71,14 +71,14 @@ def policy() -> bytes:
 
 def _server(server: ServerStatus, tools: list[str]) -> str:
     remarks = [server.hint and f"hint: {server.hint}", *server.collisions, *server.warnings]
-    shown = "".join(f"<p>{_shown(remark)}</p>\n" for remark in remarks[:_MOST_SHOWN] if remark)
+    shown = "".join(f"<p>{_shown(remark)}</p>\n" for remark in remarks[:_MAX_SHOWN] if remark)
     return f"<details>\n<summary>{_shown(_line(server))}</summary>\n{shown}{_names(tools)}</details>"
 
 
 def _names(tools: Iterable[str]) -> str:
     names = [f"<code>{_shown(name, _NAME_CHARS)}</code>" for name in tools]
-    more = f" … and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return f"<p>{' '.join(names[:_MOST_SHOWN])}{more}</p>\n" if names else ""
+    more = f" … and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return f"<p>{' '.join(names[:_MAX_SHOWN])}{more}</p>\n" if names else ""
 
 
 def _shown(text: str, limit: int = _TEXT_CHARS) -> str:

@@ -114,6 +114,6 @@ def _json_body(request: RouteRequest) -> bytes:
 def _server_name(request: RouteRequest) -> str:
     name = request.path_parameters["name"]
     if not is_source_name(name):
-        message = "The path names no server: names consist of letters, digits, `_` and `-`"
+        message = "The path contains no valid server name: names consist of letters, digits, `_` and `-`"
         raise GatewayError(Problem(code=UNKNOWN_SERVER, message=message))
     return name

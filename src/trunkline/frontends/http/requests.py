@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.call import Call, Failure, Json, RemoteError, Result
-from trunkline.core.errors import CANCELLED, INTERNAL, NOT_ANSWERED, Problem
+from trunkline.core.errors import CANCELLED, NOT_ANSWERED, Problem
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import (
@@ -23,6 +23,7 @@ from trunkline.protocol.jsonrpc import (
     members_of,
 )
 from trunkline.protocol.mcp.translation import error_text
+from trunkline.runtime.safe_calls import internal_problem
 
 API: Final = "/api/"
 NO_STORE: Final = (b"cache-control", b"no-store")
@@ -82,7 +83,7 @@ def respond_with_call(request: RouteRequest, call: Call) -> None:
         else:
             respond_with_problem(request, _needs_input(call))
     except Exception:  # a bug of ours: the client gets a response, and the router tells the operator
-        respond_with_problem(request, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+        respond_with_problem(request, internal_problem())
         raise
 
 

@@ -8,15 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
-from trunkline.core.errors import (
-    HOST_REFUSED,
-    INTERNAL,
-    LISTEN_FAILED,
-    ORIGIN_REFUSED,
-    UNAUTHORIZED,
-    GatewayError,
-    Problem,
-)
+from trunkline.core.errors import HOST_REFUSED, LISTEN_FAILED, ORIGIN_REFUSED, UNAUTHORIZED, GatewayError, Problem
 from trunkline.core.events import Events
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.frontends.http.access import UNAUTHENTICATED, Access, Denied
@@ -31,7 +23,7 @@ from trunkline.protocol.http1_message import HttpLimits
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.listener import UnixSocket
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_calls import call_safely, internal_problem
 
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0
@@ -78,6 +70,7 @@ class HttpServer:
         self._events = events
         self._routes = RouteTable(handlers)
         self.responding = 0
+        """How many connections have a request without a complete response."""
         self._max_responding = max(1, options.max_connections * 7 // 8)
         """So many may wait or stream at once: there is always a connection that can be evicted for a new one."""
         self._connections: set[Connection] = set()
@@ -176,6 +169,7 @@ class HttpServer:
         return None
 
     def first_request(self, connection: Connection) -> None:
+        """The connection has sent its first complete request."""
         self._silent.pop(connection, None)
 
     def closed(self, connection: Connection) -> None:
@@ -231,10 +225,10 @@ class HttpServer:
             self._refuse(exchange, error, rest=rest)
         except Exception as error:
             self._events.note("error", "internal", f"{type(error).__name__}: {error}", path=path.decode("latin-1"))
-            problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
-            self._refuse(exchange, GatewayError(problem), rest=rest)
+            self._refuse(exchange, GatewayError(internal_problem()), rest=rest)
 
     def check_head(self, request: HttpRequest) -> GatewayError | None:
+        """Check a request before its body has come; returns why it is refused."""
         try:
             if request.path in _MCP_PATHS:
                 self._access.check(request)
@@ -272,10 +266,7 @@ class HttpServer:
         self._ticking = Deadline(_TICK_S, self._tick)
         now = self._loop.time()
         for connection in list(self._connections):
-            try:
-                connection.tick(now)
-            except Exception as error:
-                self._events.note("error", "internal", f"a connection's timeout: {type(error).__name__}: {error}")
+            if not call_safely("a connection's timeout", connection.tick, now):
                 connection.abort()
         if now - self._searched_at > _TICK_S:
             self._candidates.clear()

@@ -188,11 +188,7 @@ class HttpSessions:
                 session.used_at = now
             why = session.outlived(now, self._idle_s)
             if why:
-                try:
-                    self.end(session, why)
-                except Exception as error:  # a bug of ours: the others must end all the same
-                    message = f"the end of a session: {type(error).__name__}: {error}"
-                    self._server.router.events.note("error", "internal", message)
+                call_safely("the end of a session", self.end, session, why)
 
     def close(self) -> None:
         for session in list(self._sessions.values()):

@@ -11,24 +11,22 @@ from functools import partial
 from typing import Final
 from urllib.parse import parse_qs
 
-from trunkline.core.call import Json, Result
+from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_REQUEST, NOT_ACCEPTABLE, Problem
 from trunkline.frontends.http.access import Denied, accepts_stream, check_content_type
 from trunkline.frontends.http.exchange import EVENTS
 from trunkline.frontends.http.requests import RouteRequest, copy_trace_headers
 from trunkline.frontends.http.sessions import HttpSession, HttpSessions
-from trunkline.frontends.mcp.batches import TOO_MANY_REQUESTS, Batch, as_array
+from trunkline.frontends.mcp.batches import TOO_MANY_REQUESTS, ArrayBatchTransport, Batch
+from trunkline.frontends.mcp.requests import MessageResponder
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import (
     BATCH_VERSION,
     BadMessage,
     encode_error,
-    error_message,
     is_batch,
     parse_message,
-    result_message,
-    single_line,
     split_batch,
 )
 
@@ -103,7 +101,8 @@ class SseRoute:
 
     def _handle(self, session: SseSession, request: HttpRequest, on_full: Callable[[], None]) -> None:
         if is_batch(request.body) and session.version == BATCH_VERSION:
-            Batch(_SseBatchTransport(session), on_full).serve(
+            transport = ArrayBatchTransport(session.send, session.notify, session.send_request_now)
+            Batch(transport, on_full).serve(
                 split_batch(request.body),
                 partial(self._server.legacy_request, session),
                 partial(self._server.legacy_other, session),
@@ -117,24 +116,21 @@ class SseRoute:
         self._server.legacy_request(session, message, SseResponder(session, message.id_json, on_full))
 
 
-class SseResponder:
+class SseResponder(MessageResponder):
     """Responds to one posted message on the stream. `on_full` is called when it is refused with status 429."""
 
-    __slots__ = ("_id_json", "_on_full", "_open", "_session")
+    __slots__ = ("_on_full", "_session")
 
     def __init__(self, session: SseSession, id_json: bytes, on_full: Callable[[], None]) -> None:
-        self._session = session
         self._id_json = id_json
-        self._on_full = on_full
         self._open = True
-
-    def result(self, result: Result) -> None:
-        self._end(result_message(self._id_json, result.raw if result.single_line else single_line(result.raw)))
+        self._session = session
+        self._on_full = on_full
 
     def error(self, raw: Json, problem: Problem | None) -> None:
         if problem is not None and problem.code.http == TOO_MANY_REQUESTS and self._open:
             self._on_full()
-        self._end(error_message(self._id_json, single_line(raw)))
+        super().error(raw, problem)
 
     def notify(self, message: bytes) -> None:
         if self._open:
@@ -149,28 +145,7 @@ class SseResponder:
             self.error(encode_error(problem), problem)
         self._open = False
 
-    def pause_stream(self) -> None:
-        """Such a stream cannot be resumed."""
-
-    def _end(self, message: bytes) -> None:
+    def _respond(self, message: bytes | None) -> None:
         was_open, self._open = self._open, False
-        if was_open:
+        if was_open and message is not None:
             self._session.send(message)
-
-
-class _SseBatchTransport:
-    """Sends the responses to a batch as one array."""
-
-    one_by_one = False
-
-    def __init__(self, session: SseSession) -> None:
-        self._session = session
-        self.notify = session.notify
-        self.send_request = session.send_request_now
-
-    def send(self, message: bytes, *, last: bool) -> None:
-        self._session.send(message)
-
-    def finish(self, responses: list[bytes]) -> None:
-        if responses:
-            self._session.send(as_array(responses))

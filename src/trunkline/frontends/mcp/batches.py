@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from trunkline.core.call import Json, Result
+from trunkline.core.call import Json
 from trunkline.core.errors import Problem
+from trunkline.frontends.mcp.requests import MessageResponder
 from trunkline.protocol.jsonrpc import (
     BATCH_VERSION,
     BadMessage,
@@ -16,8 +17,6 @@ from trunkline.protocol.jsonrpc import (
     is_batch,
     parse_batch_member,
     parse_message,
-    result_message,
-    single_line,
     split_batch,
 )
 
@@ -51,8 +50,8 @@ def read_line(line: bytes, version: str) -> Message | list[bytes]:
         raise
 
 
-class LineBatchTransport:
-    """Sends the responses to a batch as one line."""
+class ArrayBatchTransport:
+    """Sends the responses to a batch as one array."""
 
     one_by_one = False
 
@@ -60,18 +59,16 @@ class LineBatchTransport:
         self,
         write: Callable[[bytes], None],
         notify: Callable[[bytes], None],
+        send_request: Callable[[bytes], bool],
         on_finish: Callable[[], None] | None = None,
     ) -> None:
         self._write = write
         self._on_finish = on_finish
         self.notify = notify
+        self.send_request = send_request
 
     def send(self, message: bytes, *, last: bool) -> None:
         self._write(message)
-
-    def send_request(self, message: bytes) -> bool:
-        self._write(message)
-        return True
 
     def finish(self, responses: list[bytes]) -> None:
         if self._on_finish is not None:
@@ -94,7 +91,7 @@ class Batch:
         self._responses: list[bytes] = []
         self._waiting = 1  # for parsing the batch itself
 
-    def serve(self, texts: Iterable[bytes], request: Callable[[Message, BatchResponder], None], other: Other) -> None:
+    def serve(self, texts: Iterable[bytes], request: RequestHandler, other: Callable[[Message], None]) -> None:
         """Handle every message; the transport finishes once all requests are answered."""
         for text in texts:
             message = self.read(text)
@@ -142,26 +139,20 @@ class Batch:
             self._transport.send(response, last=not self._waiting and index == len(responses))
 
 
-Other = Callable[[Message], None]
-
-
-class BatchResponder:
+class BatchResponder(MessageResponder):
     """Responds to one request of a batch."""
 
-    __slots__ = ("_batch", "_id_json", "_open")
+    __slots__ = ("_batch",)
 
     def __init__(self, batch: Batch, id_json: bytes) -> None:
-        self._batch = batch
         self._id_json = id_json
         self._open = True
-
-    def result(self, result: Result) -> None:
-        self._end(result_message(self._id_json, single_line(result.raw)))
+        self._batch = batch
 
     def error(self, raw: Json, problem: Problem | None) -> None:
         if problem is not None and self._open:
             self._batch.refused(problem)
-        self._end(error_message(self._id_json, single_line(raw)))
+        super().error(raw, problem)
 
     def notify(self, message: bytes) -> None:
         if self._open:
@@ -172,15 +163,15 @@ class BatchResponder:
 
     def cancelled(self, problem: Problem) -> None:
         """It gets no response; the others get theirs."""
-        self._end(None)
+        self._respond(None)
 
-    def pause_stream(self) -> None:
-        """The stream stays open for the others."""
-
-    def _end(self, response: bytes | None) -> None:
+    def _respond(self, message: bytes | None) -> None:
         was_open, self._open = self._open, False
         if was_open:
-            self._batch.ended(response)
+            self._batch.ended(message)
+
+
+RequestHandler = Callable[[Message, BatchResponder], None]
 
 
 def as_array(responses: list[bytes]) -> bytes:

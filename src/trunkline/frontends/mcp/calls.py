@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import Call, Caller, Failure, Json, NeedsInput, RemoteError, Result
-from trunkline.core.errors import CANCELLED, INTERNAL, INVALID_PARAMS, SOURCE_PROTOCOL, UNKNOWN_RESOURCE, Problem
+from trunkline.core.errors import CANCELLED, INVALID_PARAMS, SOURCE_PROTOCOL, UNKNOWN_RESOURCE, Problem
 from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.mcp.clients import InFlightCalls
 from trunkline.frontends.mcp.notifications import forward_notification
@@ -46,6 +46,7 @@ from trunkline.protocol.mcp.translation import (
 )
 from trunkline.protocol.mcp.versions import LEGACY, MODERN
 from trunkline.router.router import Router
+from trunkline.runtime.safe_calls import internal_problem
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.clients import ClientSession
@@ -204,7 +205,7 @@ class RoutedCall(RequestContext):
         except (BadMessage, RecursionError):  # its connection could just parse it, and this is some frames deeper
             problem = Problem(
                 code=SOURCE_PROTOCOL,
-                message=f"Server {call.source}: the answer is nested too deeply",
+                message=f"Server {call.source}: the response is nested too deeply",
                 source=call.source,
                 tool=call.tool,
                 phase="sent",
@@ -212,7 +213,7 @@ class RoutedCall(RequestContext):
             )
             refuse(self.responder, problem)
         except Exception:  # a bug of ours: the client gets a response, and the router tells the operator
-            refuse(self.responder, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+            refuse(self.responder, internal_problem())
             raise
 
 

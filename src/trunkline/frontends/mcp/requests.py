@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol
 
 from trunkline.core.call import Call, Caller, Failure, Json, RemoteError, Result
 from trunkline.core.errors import CANCELLED, Problem
-from trunkline.protocol.jsonrpc import BadMessage, Members, Message, encode, encode_error, text_member
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    encode,
+    encode_error,
+    error_message,
+    result_message,
+    single_line,
+    text_member,
+)
 from trunkline.runtime.safe_calls import call_safely, internal_problem
 
 if TYPE_CHECKING:
@@ -39,6 +49,31 @@ class Responder(Protocol):
     def pause_stream(self) -> None:
         """The server closed its stream before the response and will be polled; a frontend may do the same."""
         ...
+
+
+class MessageResponder:
+    """Base of the responders that send each message by itself: one response, and nothing after it.
+
+    Each sets both attributes itself: a call of this class's `__init__` would be one more for every request.
+    """
+
+    __slots__ = ("_id_json", "_open")
+
+    _id_json: bytes
+    _open: bool
+
+    def result(self, result: Result) -> None:
+        self._respond(result_message(self._id_json, result.raw if result.single_line else single_line(result.raw)))
+
+    def error(self, raw: Json, problem: Problem | None) -> None:
+        self._respond(error_message(self._id_json, single_line(raw)))
+
+    def pause_stream(self) -> None:
+        """Nothing to do: a pipe or an old stream cannot be resumed, and the stream of a batch has other messages."""
+
+    def _respond(self, message: bytes | None) -> None:
+        """Send the response, or end without one."""
+        raise NotImplementedError
 
 
 class RequestContext:

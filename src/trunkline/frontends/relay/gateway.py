@@ -40,8 +40,8 @@ LINGER_S: Final = 10.0
 _DELETE_S: Final = 1.0
 _TICK_S: Final = 1.0
 _RETRY_S: Final = 1.0
-_SHORTEST_RETRY_S: Final = 0.05
-_LONGEST_RETRY_S: Final = 60.0
+_MIN_RETRY_S: Final = 0.05
+_MAX_RETRY_S: Final = 60.0
 _RETRY_MS: Final = 1000
 _SPARE_CONNECTIONS: Final = 64
 """Beyond those of requests in flight: a cancellation must never wait for one of them."""
@@ -49,6 +49,7 @@ _EXCERPT_BYTES: Final = 120
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
 _SESSION_ID: Final = b"mcp-session-id"
+_POST_HEADERS: Final = ((b"content-type", _JSON), (b"accept", _JSON + b", " + _EVENTS))
 
 
 class GatewayReply(Exchange):
@@ -106,7 +107,7 @@ class GatewayReply(Exchange):
     def retry_s(self) -> float:
         """How long to wait before resuming the stream."""
         retry_ms = None if self._sse is None else self._sse.retry_ms
-        return _RETRY_S if retry_ms is None else min(max(retry_ms / 1000, _SHORTEST_RETRY_S), _LONGEST_RETRY_S)
+        return _RETRY_S if retry_ms is None else min(max(retry_ms / 1000, _MIN_RETRY_S), _MAX_RETRY_S)
 
     def release(self) -> None:
         """Expect nothing more; the response may still end by itself, so that its connection can be reused."""
@@ -123,7 +124,7 @@ class GatewayReply(Exchange):
         if now - self.received_at > self._silent_s:
             self._give_up(f"nothing came from it for {self._silent_s:g} seconds")
         elif now > self._expires_at:
-            self._give_up(f"no answer within {self._limit_s:g} seconds")
+            self._give_up(f"no response within {self._limit_s:g} seconds")
 
     def _give_up(self, error: str) -> None:
         self.error = self.error or error
@@ -194,12 +195,12 @@ class GatewayReply(Exchange):
         if self.status == 401:
             return gateway.token_refused()
         if self.streamed and sent:
-            return gateway.unreachable("it ended the answer without a result", sent=True)
+            return gateway.unreachable("it ended the response without a result", sent=True)
         excerpt = gateway.redact(head_text(self.body, _EXCERPT_BYTES)).strip()
         what = self.error or f"HTTP {self.status}{f': {excerpt!r}' if excerpt else ''}"
         if 300 <= self.status < 500 and not self.malformed:
             executed = "no"  # a status that blames the request; one of a proxy that lost its gateway does not
-        message = f"What answers at {gateway.where} is no MCP gateway: {what}"
+        message = f"The server at {gateway.where} is not an MCP gateway: {what}"
         hint = "check the address: a gateway's ends in `/mcp`, and `trunkline up` prints it"
         return Problem(code=GATEWAY_UNREACHABLE, message=message, hint=hint, phase="sent", executed=executed)
 
@@ -222,7 +223,8 @@ class GatewayHttp:
         self._has_token = bool(token)
         if token:
             self._common.append((b"authorization", b"Bearer " + token.encode()))
-        self._heads: dict[bytes, bytes] = {}
+        self._post_head = b""
+        """The head of a message of the present session, without its length; empty until it is needed."""
         self._events = events
         self._deletes: list[asyncio.Task[None]] = []
         self._is_lost = False
@@ -245,7 +247,7 @@ class GatewayHttp:
     def use_session(self, session_id: bytes, version: str) -> None:
         """Send requests in this session from now on; in none where it is empty."""
         self.session_id, self.version = session_id, version
-        self._heads.clear()
+        self._post_head = b""
 
     def post(self, body: bytes, on_event: OnEvent | None = None, headers: Headers | None = None) -> GatewayReply:
         """Send a message of the session, or one that describes itself in `headers`."""
@@ -279,12 +281,10 @@ class GatewayHttp:
             await send_request(self._pool, out, _DELETE_S)
 
     def _post_out(self, body: bytes, headers: Headers | None) -> bytes:
-        common = [(b"content-type", _JSON), (b"accept", _JSON + b", " + _EVENTS)]
         if headers is not None:
-            head = self._head(b"POST", [*common, *headers])
+            head = self._head(b"POST", [*_POST_HEADERS, *headers])
         else:
-            head = self._heads.get(b"POST") or self._session_head(b"POST", common)
-            self._heads[b"POST"] = head
+            head = self._post_head = self._post_head or self._session_head(b"POST", [*_POST_HEADERS])
         return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
 
     def _session_head(self, verb: bytes, headers: Headers) -> bytes:
@@ -393,7 +393,8 @@ def check_target(target: HttpTarget, token: str) -> None:
         message = f"{_without_secrets(target)} is not the address of a gateway"
         raise GatewayError(Problem(code=BAD_VALUE, message=message)) from None
     if not (token.isascii() and token.isprintable() and " " not in token):
-        raise GatewayError(Problem(code=BAD_VALUE, message="The token for the gateway is not one word of plain ASCII"))
+        message = "The token for the gateway must be a single word of printable ASCII characters"
+        raise GatewayError(Problem(code=BAD_VALUE, message=message))
 
 
 def _without_secrets(target: HttpTarget) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from trunkline.core.call import PROGRESS
 from trunkline.core.errors import HEADER_MISMATCH, Problem
+from trunkline.frontends.mcp.requests import text_or_none
 from trunkline.frontends.relay.gateway import GatewayHttp, Headers
 from trunkline.protocol.jsonrpc import (
     BadMessage,
@@ -27,11 +28,11 @@ from trunkline.protocol.jsonrpc import (
     members_of,
     read_id,
     single_line,
-    text_member,
 )
 from trunkline.protocol.mcp.methods import TOOLS_CALL, TOOLS_LIST
 from trunkline.protocol.mcp.modern import LATEST_MODERN, NAME_PARAMETERS, PROTOCOL_VERSION, encode_header
 from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of, param_headers
+from trunkline.protocol.mcp.translation import error_code
 
 _PROGRESS: Final = encode_notification(PROGRESS)[:-1]
 _LIST_HEADERS: Final[Headers] = [
@@ -72,12 +73,16 @@ def response_in(body: bytes, message: Message) -> bytes | None:
     """
     if kind_of(body, message.id) == "response":
         return single_line(body)
+    error = _error_in(body)
+    return None if error is None else error_message(message.id_json, error)
+
+
+def _error_in(body: bytes) -> bytes | None:
+    """The error object of a JSON-RPC response, on one line; None where there is none."""
     try:
         check_text(body)
-        refusal = decode_server_message(body)
-        if refusal.error is msgspec.UNSET or not bytes(refusal.error).startswith(b"{"):
-            return None
-        return error_message(message.id_json, single_line(refusal.error))
+        error = decode_server_message(body).error
+        return None if error is msgspec.UNSET or not bytes(error).startswith(b"{") else single_line(error)
     except (msgspec.MsgspecError, BadMessage, RecursionError):
         return None
 
@@ -123,38 +128,23 @@ def request_headers(message: Message) -> Headers:
         (b"mcp-protocol-version", meta, PROTOCOL_VERSION),
         (b"mcp-name", params, NAME_PARAMETERS.get(message.method or "")),
     ):
-        value = _text(members, name)
+        value = None if name is None else text_or_none(members, name)
         if value is not None:
             headers.append((header, encode_header(value)))
     return headers
-
-
-def _text(members: Members, name: str | None) -> str | None:
-    try:
-        return None if name is None else text_member(members, name)
-    except BadMessage:
-        return None
-
-
-class _Error(msgspec.Struct):
-    code: int
-
-
-class _ErrorAnswer(msgspec.Struct):
-    error: _Error
 
 
 class _ListedTool(msgspec.Struct):
     name: str
 
 
-class _Page(msgspec.Struct, rename="camel"):
+class _ToolsPage(msgspec.Struct, rename="camel"):
     tools: list[msgspec.Raw] = msgspec.field(default_factory=lambda: cast(list[msgspec.Raw], []))
     next_cursor: str | None = None
 
 
 class _PageAnswer(msgspec.Struct):
-    result: _Page
+    result: _ToolsPage
 
 
 class HeaderParameters:
@@ -172,19 +162,15 @@ class HeaderParameters:
         if not self._tools or message.method != TOOLS_CALL:
             return []
         params = _members(message.params)
-        parameters = self._tools.get(_text(params, "name") or "", ())
+        parameters = self._tools.get(text_or_none(params, "name") or "", ())
         return param_headers(parameters, params.get("arguments", b"{}"))
 
     def are_missing(self, message: Message, status: int, body: bytes) -> bool:
         """Whether the gateway refused a call because its headers do not say what its body says."""
-        try:
-            return (
-                status == 400
-                and message.method == TOOLS_CALL
-                and msgspec.json.decode(body, type=_ErrorAnswer).error.code == HEADER_MISMATCH.jsonrpc
-            )
-        except (msgspec.MsgspecError, RecursionError):
+        if status != 400 or message.method != TOOLS_CALL:
             return False
+        error = _error_in(body)
+        return error is not None and error_code(error) == HEADER_MISMATCH.jsonrpc
 
     async def learn(self, message: Message) -> None:
         """List the tools as the sender of this call sees them."""
@@ -211,7 +197,7 @@ class HeaderParameters:
         self._tools = tools
 
 
-def _header_parameters(page: _Page) -> dict[str, tuple[HeaderParameter, ...]]:
+def _header_parameters(page: _ToolsPage) -> dict[str, tuple[HeaderParameter, ...]]:
     found: dict[str, tuple[HeaderParameter, ...]] = {}
     for definition in page.tools:
         try:

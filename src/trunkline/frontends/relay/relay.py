@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from trunkline.config.secret_detection import secrets_in
 from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
-from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, GatewayError, Problem
+from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, GatewayError, Problem
 from trunkline.core.events import Events, Level
 from trunkline.frontends.mcp.batches import ArrayBatchTransport, Batch, read_line
 from trunkline.frontends.relay.gateway import GatewayHttp, GatewayReply, check_target
@@ -49,13 +49,14 @@ from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.runtime.http_client import HttpTarget
 from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
+from trunkline.runtime.safe_calls import internal_problem
 from trunkline.telemetry.call_log import CallLog, LogFormat
 from trunkline.telemetry.redaction import Redactor
 
 INTERRUPTED: Final = 130
 NEVER_SERVED: Final = 1
-_MANY: Final = 1024
-_BESIDE_CALLS: Final = 64
+_DEFAULT_IN_FLIGHT: Final = 1024
+_MAX_BESIDE_CALLS: Final = 64
 """Requests in flight beyond the calls that the gateway allows: lists and subscriptions are not calls."""
 _LISTS: Final = 4
 """A list of all servers' tools may be larger than any one message of theirs."""
@@ -87,7 +88,7 @@ async def attach(target: HttpTarget, *, token: str = "", settings: Settings | No
         redactor=Redactor(secrets_in("token", token)),
     )
     log.attach(events)
-    max_in_flight = (_MANY if settings is None else limits.in_flight_per_client) + _BESIDE_CALLS
+    max_in_flight = (_DEFAULT_IN_FLIGHT if settings is None else limits.in_flight_per_client) + _MAX_BESIDE_CALLS
     # a gateway whose settings are not known here refuses by itself what is too large
     limit_bytes = limits.message_bytes if settings is None else limits.request_bytes
     gateway = GatewayHttp(
@@ -188,7 +189,7 @@ class Relay:
     def internal(self, error: Exception) -> Problem:
         """Log a bug of ours, which costs one message only, and return its problem."""
         self.events.note("error", "internal", f"{type(error).__name__}: {error}")
-        return Problem(code=INTERNAL, message="Internal error", executed="unknown")
+        return internal_problem()
 
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run this beside everything else, at most until the relay ends."""

@@ -13,8 +13,8 @@ from trunkline.frontends.relay.messages import kind_of, response_in, version_in
 from trunkline.protocol.jsonrpc import Message, encode_notification, single_line
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_TOOLS_LIST_CHANGED
 
-_AGAIN_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
+_FIRST_PAUSE_S: Final = 0.1
+_MAX_PAUSE_S: Final = 5.0
 _MAX_UNKNOWN: Final = 2
 _TRY_AGAIN: Final = frozenset({0, 200, 401, 404, 409, 429, 500, 502, 503, 504})
 """Statuses after which the stream of notifications is requested again; 0 stands for no response at all."""
@@ -173,7 +173,7 @@ class NotificationStream:
         return self._unknown < _MAX_UNKNOWN
 
     async def _keep_listening(self) -> None:
-        pause_s = _AGAIN_S
+        pause_s = _FIRST_PAUSE_S
         while self._is_offered:
             self._changed.clear()
             since = self._gateway.now
@@ -182,8 +182,8 @@ class NotificationStream:
             status = await self._listen() if self._session.is_open else 0
             if status not in _TRY_AGAIN:
                 return
-            soon = status == 404 or self._gateway.now - since > _LONGEST_PAUSE_S
-            pause_s = _AGAIN_S if soon else min(2 * pause_s, _LONGEST_PAUSE_S)
+            soon = status == 404 or self._gateway.now - since > _MAX_PAUSE_S
+            pause_s = _FIRST_PAUSE_S if soon else min(2 * pause_s, _MAX_PAUSE_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()

@@ -95,7 +95,7 @@ class PrivateSocketServer:
 
     def _connected(self) -> asyncio.Protocol:
         if len(self._clients) >= _MAX_CLIENTS:
-            return _Refusal()
+            return _RefusedClient()
         client = _PrivateSession(self)
         task = self._clients[client] = self._loop.create_task(client.serve())
         task.add_done_callback(lambda _: self._clients.pop(client))
@@ -173,7 +173,7 @@ class _SocketTransport(LineTransport):
             self._in.pause_reading()
 
 
-class _Refusal(asyncio.Protocol):
+class _RefusedClient(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
-from trunkline.core.call import PROGRESS, Caller, Json, Result
-from trunkline.core.errors import INTERNAL, Problem
-from trunkline.frontends.mcp.batches import Batch, LineBatchTransport, read_line
+from trunkline.core.call import PROGRESS, Caller, Result
+from trunkline.core.errors import Problem
+from trunkline.frontends.mcp.batches import ArrayBatchTransport, Batch, read_line
 from trunkline.frontends.mcp.clients import ClientSession
-from trunkline.frontends.mcp.requests import Responder
+from trunkline.frontends.mcp.requests import MessageResponder, Responder, refuse
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.stdio.transport import LineHandler, LineTransport, StdioTransport
 from trunkline.protocol.jsonrpc import (
@@ -24,6 +24,7 @@ from trunkline.protocol.jsonrpc import (
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_MESSAGE, SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
+from trunkline.runtime.safe_calls import internal_problem
 
 _PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification(NOTIFICATIONS_MESSAGE)[:-1])
 """What is of no use to a client that reads it much later."""
@@ -87,6 +88,10 @@ class LineSession:
         elif not message.startswith(_PASSING) and len(self._held) < _MAX_HELD:
             self._held[message] = None
 
+    def send_request(self, message: bytes) -> bool:
+        self.write(message)
+        return True
+
     def room(self) -> None:
         held, self._held = self._held, {}
         for message in held:
@@ -102,9 +107,8 @@ class LineSession:
             return
         if isinstance(message, list):
             self.unanswered += 1
-            Batch(LineBatchTransport(self.write, self.notify, self._batch_ended)).serve(
-                message, self._serve, self._other
-            )
+            transport = ArrayBatchTransport(self.write, self.notify, self.send_request, self._batch_ended)
+            Batch(transport).serve(message, self._serve, self._other)
         elif message.method is None or message.id is None:
             self._other(message)
         else:
@@ -118,8 +122,7 @@ class LineSession:
             self._request(message, responder)
         except Exception as error:  # a bug of ours costs one request, not the session
             self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
-            problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
-            responder.error(encode_error(problem), problem)
+            refuse(responder, internal_problem())
 
     def _other(self, message: Message) -> None:
         """Handle a notification or a response; `cancelled` may mean a request of either era, as ids are unique here."""
@@ -140,15 +143,15 @@ class LineSession:
             self._listening.add(key)
 
 
-class LineResponder:
+class LineResponder(MessageResponder):
     """Responds to one request with a line."""
 
-    __slots__ = ("_client", "_id_json", "_open")
+    __slots__ = ("_client",)
 
     def __init__(self, client: LineSession, id_json: bytes) -> None:
-        self._client = client
         self._id_json = id_json
         self._open = True
+        self._client = client
         client.unanswered += 1
 
     def result(self, result: Result) -> None:
@@ -156,18 +159,12 @@ class LineResponder:
         if self._close():
             self._client.write(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id_json, text, b"}")
 
-    def error(self, raw: Json, problem: Problem | None) -> None:
-        if self._close():
-            self._client.write(error_message(self._id_json, single_line(raw)))
-
     def notify(self, message: bytes) -> None:
         if self._open:
             self._client.notify(message)
 
     def send_request(self, message: bytes) -> bool:
-        if self._open:
-            self._client.write(message)
-        return self._open
+        return self._open and self._client.send_request(message)
 
     def cancelled(self, problem: Problem) -> None:
         """A client that cancelled its request expects no response; one that waits when the gateway ends does."""
@@ -176,8 +173,9 @@ class LineResponder:
         else:
             self._close()
 
-    def pause_stream(self) -> None:
-        """A pipe stays open."""
+    def _respond(self, message: bytes | None) -> None:
+        if self._close() and message is not None:
+            self._client.write(message)
 
     def _close(self) -> bool:
         was_open, self._open = self._open, False

@@ -349,7 +349,7 @@ async def test_a_handshake_that_is_kept_alive_for_ever_ends(monkeypatch: pytest.
 
     async with scripted(Endless()) as server, stage(server.url) as here:
         answer = await here.ask(HELLO)
-        assert f"no answer within {at_most(2):g} seconds" in answer["error"]["message"]
+        assert f"no response within {at_most(2):g} seconds" in answer["error"]["message"]
 
 
 async def test_streams_that_go_on_after_the_answer_do_not_use_up_the_connections(
