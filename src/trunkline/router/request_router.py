@@ -72,8 +72,10 @@ class PendingCalls:
             return True
         refusing = starting or [
             source
-            for source in (unpublished if name is not None else ())
-            if admissions[source].refuses and names_source(name, source, admissions[source].options.rules.prefix)
+            for source in unpublished
+            if name is not None
+            and admissions[source].refuses
+            and names_source(name, source, admissions[source].options.rules.prefix)
         ]
         if refusing:
             call.source, call.tool = refusing[0], ""  # telemetry gets no tool name that no server has confirmed
