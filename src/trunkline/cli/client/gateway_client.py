@@ -48,25 +48,33 @@ class Match(msgspec.Struct):
 
 
 class GatewayClient(Protocol):
+    """What a command asks of a gateway: one that runs, or one started for the command."""
+
     async def servers(self) -> list[Status]: ...
     async def tools(self) -> list[ToolDefinition]:
         """Every tool, under the name that clients see."""
+        ...
 
     async def find(self, query: str, limit: int) -> list[Match]:
         """The tools that match a query, best first."""
+        ...
 
     async def budget(self) -> Budget: ...
     async def schema(self, name: str) -> Mapping[str, Any]:
         """The input schema of a tool, looked up by any of its names; empty if it is not known."""
+        ...
 
     async def call(self, name: str, arguments: bytes, progress: ShowProgress) -> Outcome:
         """Call a tool. Cancelling this cancels the call."""
+        ...
 
     async def delay_reason(self, name: str) -> str:
         """What a call of this tool is waiting for, in words; empty if it is not known."""
+        ...
 
     async def diagnose(self, name: str) -> Mapping[str, Any]:
         """Where a tool comes from, or why it is missing."""
+        ...
 
 
 @asynccontextmanager
