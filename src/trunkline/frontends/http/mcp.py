@@ -37,6 +37,7 @@ from trunkline.protocol.jsonrpc import (
 from trunkline.protocol.mcp.methods import (
     INITIALIZE,
     LOGGING_SET_LEVEL,
+    NAME_PARAMETERS,
     PING,
     PROMPTS_LIST,
     RESOURCES_LIST,
@@ -46,7 +47,7 @@ from trunkline.protocol.mcp.methods import (
     TOOLS_CALL,
     TOOLS_LIST,
 )
-from trunkline.protocol.mcp.modern import NAME_PARAMETERS, RequestRefused, check_headers, is_modern
+from trunkline.protocol.mcp.modern import RequestRefused, check_headers, is_modern
 from trunkline.protocol.mcp.param_headers import check_param_headers
 from trunkline.protocol.mcp.versions import LEGACY, SUPPORTED
 

@@ -32,6 +32,7 @@ from trunkline.protocol.mcp.methods import (
     TASKS_RESULT,
     TASKS_UPDATE,
     TOOLS_CALL,
+    WITH_CONTENT,
 )
 from trunkline.protocol.mcp.modern import HOP_META, completed_result
 from trunkline.protocol.mcp.server_requests import labelled_result
@@ -220,7 +221,6 @@ class RoutedCall(RequestContext):
 # -- outcomes in the words of the client's era ------------------------------------------------------------------------
 
 _READ_HINTS: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
-_WITH_CONTENT: Final = frozenset({TOOLS_CALL, PROMPTS_GET})
 _OLD: Final = frozenset(LEGACY[:2])
 """Versions whose clients cannot read every result of today's servers."""
 _TRANSLATED: Final = b"-32"
@@ -270,7 +270,7 @@ def respond_legacy(context: RequestContext, session: ClientSession, call: Call, 
     if isinstance(outcome, Result):
         snapshot = router.catalog.snapshot(call.source)
         newer = snapshot is not None and snapshot.protocol_version in MODERN
-        if (newer or session.version in _OLD) and call.method in _WITH_CONTENT:
+        if (newer or session.version in _OLD) and call.method in WITH_CONTENT:
             raw = downgraded_result(outcome.raw, session.version, outcome.message)
             if raw is not outcome.raw:
                 outcome = Result(raw)

@@ -31,12 +31,12 @@ from trunkline.protocol.jsonrpc import (
 )
 from trunkline.protocol.mcp.methods import (
     ELICITATION_CREATE,
+    MAY_REQUIRE_INPUT,
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_ELICITATION_COMPLETE,
     NOTIFICATIONS_MESSAGE,
 )
 from trunkline.protocol.mcp.server_requests import (
-    MAY_REQUIRE_INPUT,
     RETRY_MEMBERS,
     InputRequest,
     labelled,

@@ -23,9 +23,8 @@ from trunkline.core.signing import TokenSigner
 from trunkline.frontends.mcp.requests import own_result, refuse
 from trunkline.frontends.mcp.server_requests import MAX_OPEN, ServerRequestRules, request_refusal
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
-from trunkline.protocol.mcp.methods import ELICITATION_CREATE, PROMPTS_GET, RESOURCES_READ
+from trunkline.protocol.mcp.methods import ELICITATION_CREATE, MAY_REQUIRE_INPUT, PROMPTS_GET, RESOURCES_READ
 from trunkline.protocol.mcp.server_requests import (
-    MAY_REQUIRE_INPUT,
     RETRY_MEMBERS,
     InputRequest,
     encode_input_required,

@@ -29,8 +29,8 @@ from trunkline.protocol.jsonrpc import (
     read_id,
     single_line,
 )
-from trunkline.protocol.mcp.methods import TOOLS_CALL, TOOLS_LIST
-from trunkline.protocol.mcp.modern import LATEST_MODERN, NAME_PARAMETERS, PROTOCOL_VERSION, encode_header
+from trunkline.protocol.mcp.methods import NAME_PARAMETERS, TOOLS_CALL, TOOLS_LIST
+from trunkline.protocol.mcp.modern import LATEST_MODERN, PROTOCOL_VERSION, encode_header
 from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of, param_headers
 from trunkline.protocol.mcp.translation import error_code
 

@@ -1,4 +1,4 @@
-"""The names of MCP's methods: requests of clients, requests of servers, notifications.
+"""The names of MCP's methods (requests of clients, requests of servers, notifications), and what sets some apart.
 
 `notifications/progress` is `PROGRESS` of `trunkline.core.call`, which needs it.
 """
@@ -47,3 +47,16 @@ NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: Final = "notifications/subscriptions/a
 NOTIFICATIONS_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
 SERVER_REQUEST_METHODS: Final = frozenset({SAMPLING_CREATE_MESSAGE, ELICITATION_CREATE, ROOTS_LIST})
+NAME_PARAMETERS: Final = {
+    TOOLS_CALL: "name",
+    PROMPTS_GET: "name",
+    RESOURCES_READ: "uri",
+    TASKS_GET: "taskId",
+    TASKS_UPDATE: "taskId",
+    TASKS_CANCEL: "taskId",
+}
+"""The parameter that the `Mcp-Name` header repeats, by method."""
+MAY_REQUIRE_INPUT: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
+"""The methods whose result may be `input_required`."""
+WITH_CONTENT: Final = frozenset({TOOLS_CALL, PROMPTS_GET})
+"""The methods whose result has content blocks, which may have to be translated for an older client."""

@@ -20,14 +20,6 @@ from trunkline.protocol.jsonrpc import (
     has_member,
     members_of,
 )
-from trunkline.protocol.mcp.methods import (
-    PROMPTS_GET,
-    RESOURCES_READ,
-    TASKS_CANCEL,
-    TASKS_GET,
-    TASKS_UPDATE,
-    TOOLS_CALL,
-)
 from trunkline.protocol.mcp.versions import LATEST_MODERN, MODERN, SUPPORTED
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -40,16 +32,6 @@ SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 
 HOP_META: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
 """Members of a request's `_meta` that apply to one hop only: they are rebuilt, never passed on."""
-
-NAME_PARAMETERS: Final = {
-    TOOLS_CALL: "name",
-    PROMPTS_GET: "name",
-    RESOURCES_READ: "uri",
-    TASKS_GET: "taskId",
-    TASKS_UPDATE: "taskId",
-    TASKS_CANCEL: "taskId",
-}
-"""The parameter that the `Mcp-Name` header repeats, by method."""
 
 ROUTING_HEADERS: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _VERSION_MEMBER: Final = PROTOCOL_VERSION.encode()

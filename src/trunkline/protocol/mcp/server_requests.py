@@ -19,11 +19,8 @@ from trunkline.protocol.jsonrpc import (
 )
 from trunkline.protocol.mcp.methods import (
     ELICITATION_CREATE,
-    PROMPTS_GET,
-    RESOURCES_READ,
     ROOTS_LIST,
     SAMPLING_CREATE_MESSAGE,
-    TOOLS_CALL,
 )
 
 METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
@@ -31,8 +28,6 @@ SERVER_META: Final = "trunkline/server"
 """The member of `_meta` that names the server behind a request."""
 MAX_INPUT_REQUESTS: Final = 64
 RETRY_MEMBERS: Final = ("inputResponses", "requestState")
-MAY_REQUIRE_INPUT: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
-"""The methods whose result may be `input_required`."""
 _CAPABILITIES: Final = {ELICITATION_CREATE: "elicitation", SAMPLING_CREATE_MESSAGE: "sampling", ROOTS_LIST: "roots"}
 _OVERWRITES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters with which a message could overwrite the name before it on a terminal: CR, backspace, escapes."""

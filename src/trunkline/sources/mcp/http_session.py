@@ -16,7 +16,8 @@ import msgspec
 from trunkline.core.call import QUEUED, SENT, Call, Failure, Json, Outcome, RemoteError, Request
 from trunkline.core.errors import SOURCE_LOST, Phase, Problem
 from trunkline.protocol.http1 import request_head
-from trunkline.protocol.mcp.modern import NAME_PARAMETERS, encode_header
+from trunkline.protocol.mcp.methods import NAME_PARAMETERS
+from trunkline.protocol.mcp.modern import encode_header
 from trunkline.protocol.mcp.translation import error_code
 from trunkline.protocol.sse import SseEvent, SseParser
 from trunkline.runtime.deadlines import settle, wait_first

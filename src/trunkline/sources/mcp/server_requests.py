@@ -27,8 +27,8 @@ from trunkline.protocol.jsonrpc import (
     text_member,
 )
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.methods import PING, SERVER_REQUEST_METHODS, TOOLS_CALL
-from trunkline.protocol.mcp.server_requests import MAY_REQUIRE_INPUT, METHOD_NOT_FOUND, refusal
+from trunkline.protocol.mcp.methods import MAY_REQUIRE_INPUT, PING, SERVER_REQUEST_METHODS, TOOLS_CALL
+from trunkline.protocol.mcp.server_requests import METHOD_NOT_FOUND, refusal
 from trunkline.runtime.safe_calls import call_safely
 
 MAX_OPEN: Final = 64
