@@ -113,7 +113,7 @@ def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settin
 def _run(request: SessionRequest, log_file: Path | None) -> SessionResult:
     from trunkline.agents.runs.session import SessionObserver, run_session, session_log
     from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
-    from trunkline.runtime.own_process import run_event_loop
+    from trunkline.runtime.process_setup import run_event_loop
 
     try:
         log = log_file or session_log(request.settings)

@@ -112,7 +112,7 @@ def _run(
     from trunkline.agents.workflow.inputs import bind_inputs
     from trunkline.cli.run_output import JsonOutput, TextOutput, buffered_output
     from trunkline.cli.spinner import spinning
-    from trunkline.runtime.own_process import run_event_loop
+    from trunkline.runtime.process_setup import run_event_loop
 
     workflow = checked.workflow
     assert workflow is not None
@@ -202,7 +202,7 @@ def _check_started(read: CheckedWorkflow, start: PluginStart = "trusted") -> Che
     """Check what only started plugins can tell. A signal ends the program."""
     from trunkline.agents.runs.signals import INTERRUPTED, unless_interrupted
     from trunkline.agents.runs.validation import check_environment
-    from trunkline.runtime.own_process import run_event_loop
+    from trunkline.runtime.process_setup import run_event_loop
 
     checked = run_event_loop(lambda: unless_interrupted(check_environment(read, environ=os.environ, start=start)))
     if checked is None:

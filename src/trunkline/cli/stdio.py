@@ -59,7 +59,7 @@ def _attach_to_named(url: str | None, socket: Path | None, config: Path | None) 
     from trunkline.cli.configuration import found_settings, load_or_exit
     from trunkline.frontends.relay.relay import attach
     from trunkline.runtime.http_client import HttpTarget
-    from trunkline.runtime.own_process import run_event_loop
+    from trunkline.runtime.process_setup import run_event_loop
 
     named = config is not None
     settings = load_or_exit(config) if named else found_settings()
@@ -79,7 +79,7 @@ def _attach_or_serve(settings: Settings, *, alone: bool) -> int:
         return _serve(settings)
     from trunkline.frontends.relay.relay import attach
     from trunkline.runtime.http_client import HttpTarget
-    from trunkline.runtime.own_process import run_event_loop
+    from trunkline.runtime.process_setup import run_event_loop
 
     by_socket = bool(running.socket) and Path(running.socket).is_socket()
     target = HttpTarget(_SOCKET_URL, socket=running.socket) if by_socket else HttpTarget(running.url)
@@ -91,7 +91,7 @@ def _serve(settings: Settings) -> int:
     """Serve with servers of its own until the client leaves. Returns the exit status."""
     from trunkline.cli.configuration import announce_config, reloader
     from trunkline.gateway.serving import serve_stdio
-    from trunkline.runtime.own_process import run_event_loop
+    from trunkline.runtime.process_setup import run_event_loop
 
     announce_config(settings)
     return run_event_loop(lambda: serve_stdio(settings, reloader(settings)))

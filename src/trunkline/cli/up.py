@@ -51,7 +51,7 @@ def demo(port: int) -> None:
 def _serve(settings: Settings, adjust: Callable[[Settings], Settings], announce: Callable[[str], None]) -> int:
     from trunkline.cli.configuration import reloader
     from trunkline.gateway.serving_http import serve_http
-    from trunkline.runtime.own_process import run_event_loop
+    from trunkline.runtime.process_setup import run_event_loop
 
     return run_event_loop(lambda: serve_http(settings, reloader(settings, adjust), announce))
 

@@ -18,7 +18,7 @@ from trunkline.frontends.mcp.server import McpServer
 from trunkline.gateway.composition import GatewayRuntime, make_gateway_tracer
 from trunkline.gateway.config_watch import EVERY_S, FileWatch
 from trunkline.gateway.operations import LoadConfig, Operations
-from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
+from trunkline.runtime.process_setup import keep_large_buffers, unignored_signals
 from trunkline.sources.builtin.protection.snapshots import may_be_planted
 from trunkline.telemetry.call_log import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics

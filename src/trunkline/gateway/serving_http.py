@@ -22,7 +22,7 @@ from trunkline.gateway.operator_token import make_operator_token
 from trunkline.gateway.serving import ServedGateway, running_gateway, settle_memory
 from trunkline.protocol.http1_message import HttpLimits
 from trunkline.runtime.gateway_records import Announcement, announce_running, find_running, running_record
-from trunkline.runtime.own_process import connection_limit, raise_open_file_limit
+from trunkline.runtime.process_setup import connection_limit, raise_open_file_limit
 from trunkline.version import __version__
 
 

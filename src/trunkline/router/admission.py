@@ -29,7 +29,7 @@ from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.router.options import SourceOptions
 from trunkline.router.sanitizing import redact_problem
 from trunkline.runtime.deadlines import LATE_S, READ_FIRST_S
-from trunkline.runtime.safe_calls import internal_problem, report_exception
+from trunkline.runtime.safe_callbacks import internal_problem, report_exception
 
 _RETRY_AFTER_MS: Final = 1000
 _REFUSING: Final[dict[str, Code]] = {

@@ -15,7 +15,7 @@ from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import OnEvicted, Source
 from trunkline.router.admission import Admission
 from trunkline.router.options import NameRules, SourceOptions
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 if TYPE_CHECKING:
     from trunkline.router.registry import SourceRegistry, SourceSink

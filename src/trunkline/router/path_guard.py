@@ -21,7 +21,7 @@ from trunkline.core.call import Call, Failure
 from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Problem
 from trunkline.router.admission import Deadlines, retry_later
 from trunkline.router.sanitizing import JSON_STRING
-from trunkline.runtime.safe_calls import resume_safely
+from trunkline.runtime.safe_callbacks import resume_safely
 
 _LONG_BYTES: Final = 32 * 1024
 _MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
@@ -142,7 +142,7 @@ def may_traverse(params: bytes) -> bool:
 
 def _traverses(literal: bytes) -> bool:
     # Imported here because its tables take most of a megabyte, and many gateways never need them.
-    from trunkline.core.traversal import has_path_traversal
+    from trunkline.core.path_traversal import has_path_traversal
 
     try:
         return has_path_traversal(msgspec.json.decode(literal, type=str))

@@ -27,7 +27,7 @@ from trunkline.router.options import RouterOptions, SourceOptions
 from trunkline.router.rewriting import TaskIds
 from trunkline.router.sanitizing import redact_health, redact_snapshot, reveal_snapshot
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 SWAP_S: Final = 15.0
 """After this long a successor takes over even if it has not reported anything; calls then wait for it."""

@@ -37,7 +37,7 @@ from trunkline.router.catalog import PromptEntry
 from trunkline.router.path_guard import PathGuard
 from trunkline.router.registry import SourceRegistry
 from trunkline.router.rewriting import TASKS, ResultRewriter, TaskIds, UriRewriter, declares_tasks
-from trunkline.runtime.safe_calls import resume_safely
+from trunkline.runtime.safe_callbacks import resume_safely
 
 _LEAST_BYTES: Final = 1024
 """What a held call takes besides its parameters."""

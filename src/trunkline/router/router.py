@@ -42,7 +42,7 @@ from trunkline.router.subscriptions import (
     TaskSubscriptionRouter,
 )
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 _MAX_REPORTED: Final = 1000
 _NOT_PASSED_ON: Final = ("name", "_meta")

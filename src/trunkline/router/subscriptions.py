@@ -20,7 +20,7 @@ from trunkline.router.request_router import PendingCalls, unknown_resource
 from trunkline.router.resources import ResourceLocation
 from trunkline.router.rewriting import TaskIds, TaskLocation, UriRewriter, map_task_ids
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import call_safely, internal_problem
+from trunkline.runtime.safe_callbacks import call_safely, internal_problem
 
 _RETRY_S: Final = 5.0
 _PERMANENT: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError, Problem
-from trunkline.runtime.control import close_all
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import sees_all_processes
+from trunkline.runtime.supervisor_channel import close_all
 from trunkline.runtime.supervisor_client import Child, GuardedProgram, HeldFolder, Limits, SupervisorClient
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 from trunkline.runtime.children import Children, failed_at
-from trunkline.runtime.own_process import unignored_signals
+from trunkline.runtime.process_setup import unignored_signals
 from trunkline.runtime.processes import (
     TAG,
     Prctl,

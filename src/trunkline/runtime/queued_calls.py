@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from trunkline.core.call import QUEUED, Call, Request
 from trunkline.core.errors import Phase
-from trunkline.runtime.safe_calls import resume_safely
+from trunkline.runtime.safe_callbacks import resume_safely
 
 
 class QueuedCalls:

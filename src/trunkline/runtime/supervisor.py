@@ -21,11 +21,11 @@ import time
 if __name__ == "__main__":  # started by its path, without site-packages
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from trunkline.runtime.control import Inbox, Outbox, close_all
 from trunkline.runtime.launch import fork_child
 from trunkline.runtime.process_trees import NEVER, Descendants, ProcessGroups, ProcessTree
 from trunkline.runtime.processes import Prctl, kill_run, signal_group
 from trunkline.runtime.resource_limits import Cgroups, LimitWatch
+from trunkline.runtime.supervisor_channel import Inbox, Outbox, close_all
 from trunkline.runtime.tree_removal import is_folder_of_ours, remove_tree
 
 TYPE_CHECKING = False
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from trunkline.runtime.control import Received
     from trunkline.runtime.launch import Launch
     from trunkline.runtime.resource_limits import Exceeded
+    from trunkline.runtime.supervisor_channel import Received
 
 LINGER_S = 0.5  # from SIGTERM to SIGKILL for what is left of a tree after its leader has ended
 LOOK_PAUSE_S = 0.05  # between two checks of what is left

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trunkline.runtime.control import Inbox, Outbox, close_all
 from trunkline.runtime.deadlines import settle
-from trunkline.runtime.own_process import restore_open_file_limit
+from trunkline.runtime.process_setup import restore_open_file_limit
 from trunkline.runtime.processes import TAG, kill_run, make_tag
+from trunkline.runtime.supervisor_channel import Inbox, Outbox, close_all
 
 if TYPE_CHECKING:
     from trunkline.runtime.launch import Launch

@@ -23,7 +23,7 @@ from trunkline.config.settings import SearchSettings
 from trunkline.core.names import RESERVED_SOURCE, without_own_prefix
 from trunkline.core.tool import ToolDefinition
 from trunkline.router.catalog import Catalog, ToolEntry
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 if TYPE_CHECKING:
     from trunkline.search.index.arrays import Floats

@@ -12,7 +12,7 @@ from typing import Final
 
 from trunkline.config.call_arguments import InvalidArguments
 from trunkline.core.call import Caller
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 MAX_HANDLES_PER_PRINCIPAL: Final = 256
 MAX_GRANTED: Final = 10_000

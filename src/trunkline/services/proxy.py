@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from trunkline.core.traversal import has_path_traversal
+from trunkline.core.path_traversal import has_path_traversal
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.service import EXECUTE, BadServiceResponse, execute_body, parse_execute_response
 from trunkline.runtime.child_io import head_text, safe_text

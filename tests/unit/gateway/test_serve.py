@@ -19,7 +19,7 @@ from trunkline.config.load import LoadedConfig
 from trunkline.config.settings import Settings
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.serving_http import serve_http
-from trunkline.runtime.own_process import run_event_loop
+from trunkline.runtime.process_setup import run_event_loop
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
 uvloop.new_event_loop().close()

@@ -17,7 +17,7 @@ from tests.support.processes import alive
 from tests.support.waiting import at_most, wait_until
 
 from trunkline.runtime import supervisor as supervisor_module
-from trunkline.runtime.control import Inbox, Outbox
+from trunkline.runtime.supervisor_channel import Inbox, Outbox
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"),

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 from trunkline.core.errors import STEP_INTERRUPTED, GatewayError, Problem
-from trunkline.runtime.own_process import unignored_signals
+from trunkline.runtime.process_setup import unignored_signals
 
 INTERRUPTED: Final = 130
 ORDERLY_S: Final = 4.0

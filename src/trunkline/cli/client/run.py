@@ -20,7 +20,7 @@ from trunkline.cli.spinner import Spinner, spinning
 from trunkline.cli.terminal import print_failure
 from trunkline.core.call import Outcome
 from trunkline.core.errors import GatewayError
-from trunkline.runtime.own_process import run_event_loop, unignored_signals
+from trunkline.runtime.process_setup import run_event_loop, unignored_signals
 
 T = TypeVar("T")
 _CHECK_DELAY_S: Final = 1.5

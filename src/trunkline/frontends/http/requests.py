@@ -23,7 +23,7 @@ from trunkline.protocol.jsonrpc import (
     members_of,
 )
 from trunkline.protocol.mcp.translation import error_text
-from trunkline.runtime.safe_calls import internal_problem
+from trunkline.runtime.safe_callbacks import internal_problem
 
 API: Final = "/api/"
 NO_STORE: Final = (b"cache-control", b"no-store")

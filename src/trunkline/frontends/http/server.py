@@ -23,7 +23,7 @@ from trunkline.protocol.http1_message import HttpLimits
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.listener import UnixSocket
-from trunkline.runtime.safe_calls import call_safely, internal_problem
+from trunkline.runtime.safe_callbacks import call_safely, internal_problem
 
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0

@@ -12,7 +12,7 @@ from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.replay import EventReplay, ReplayBudget, ReplayStream
 from trunkline.frontends.mcp.clients import ClientSession
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 _MAX_QUEUED: Final = 64
 _MAX_QUEUED_BYTES: Final = 1024 * 1024

@@ -47,7 +47,7 @@ from trunkline.protocol.mcp.translation import (
 )
 from trunkline.protocol.mcp.versions import LEGACY, MODERN
 from trunkline.router.router import Router
-from trunkline.runtime.safe_calls import internal_problem
+from trunkline.runtime.safe_callbacks import internal_problem
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.clients import ClientSession

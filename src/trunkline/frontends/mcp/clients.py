@@ -14,7 +14,7 @@ from trunkline.frontends.mcp.server_requests import PendingServerRequests
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
 from trunkline.protocol.mcp.capabilities import declared
 from trunkline.protocol.mcp.modern import CLIENT_CAPABILITIES, CLIENT_INFO
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 _MAX_CALLERS: Final = 512
 _MAX_CACHED_BYTES: Final = 1024

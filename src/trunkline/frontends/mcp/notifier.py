@@ -18,7 +18,7 @@ from trunkline.protocol.mcp.methods import (
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
 )
 from trunkline.router.router import Router
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 _SETTLE_S: Final = 0.05
 _NOTIFICATIONS: Final[dict[str, tuple[ListType, ...]]] = {

@@ -18,7 +18,7 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.runtime.safe_calls import call_safely, internal_problem
+from trunkline.runtime.safe_callbacks import call_safely, internal_problem
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.clients import ClientSession, InFlightCalls

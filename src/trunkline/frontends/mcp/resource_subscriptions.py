@@ -17,7 +17,7 @@ from trunkline.protocol.mcp.translation import error_for_legacy
 from trunkline.router.router import Router
 from trunkline.router.subscriptions import ResourceSubscription
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 MAX_PER_CLIENT: Final = 1000
 _SETTLE_S: Final = 30.0

@@ -26,7 +26,7 @@ from trunkline.protocol.mcp.methods import TOOLS_CALL
 from trunkline.protocol.mcp.modern import RequestRefused, check_meta, check_version
 from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.router.router import Router
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 from trunkline.search.discovery import Discovery
 
 _LISTS: Final = (methods.TOOLS_LIST, methods.PROMPTS_LIST, methods.RESOURCES_LIST, methods.RESOURCES_TEMPLATES_LIST)

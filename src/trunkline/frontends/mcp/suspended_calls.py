@@ -34,7 +34,7 @@ from trunkline.protocol.mcp.translation import urls_required
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.router import Router
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall

@@ -48,8 +48,8 @@ from trunkline.protocol.mcp.methods import (
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.runtime.http_client import HttpTarget
-from trunkline.runtime.own_process import keep_large_buffers, unignored_signals
-from trunkline.runtime.safe_calls import internal_problem
+from trunkline.runtime.process_setup import keep_large_buffers, unignored_signals
+from trunkline.runtime.safe_callbacks import internal_problem
 from trunkline.telemetry.call_log import CallLog, LogFormat
 from trunkline.telemetry.redaction import Redactor
 

@@ -24,7 +24,7 @@ from trunkline.protocol.jsonrpc import (
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_MESSAGE, SUBSCRIPTIONS_LISTEN
 from trunkline.protocol.mcp.modern import is_modern
 from trunkline.protocol.mcp.notifications import cancelled_id
-from trunkline.runtime.safe_calls import internal_problem
+from trunkline.runtime.safe_callbacks import internal_problem
 
 _PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification(NOTIFICATIONS_MESSAGE)[:-1])
 """What is of no use to a client that reads it much later."""

@@ -20,7 +20,7 @@ from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.protocol.app_messages import BadRegistration, Registration, is_browser, refused, registered
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.listener import Listener
-from trunkline.runtime.own_process import connection_limit
+from trunkline.runtime.process_setup import connection_limit
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.app import AppSection
 from trunkline.sources.app.connected_app import ConnectedApp

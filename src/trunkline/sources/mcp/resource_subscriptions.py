@@ -25,7 +25,7 @@ from trunkline.protocol.mcp.methods import (
 )
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.deadlines import Deadline
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 from trunkline.runtime.server_lifecycle import RetryBackoff
 from trunkline.sources.mcp.listen_request import ListenRequest, Uris
 from trunkline.sources.mcp.session import UpstreamSession

@@ -25,7 +25,7 @@ from trunkline.protocol.mcp.methods import (
 )
 from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of, param_headers
 from trunkline.protocol.mcp.versions import InitializeResult
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 from trunkline.sources.mcp.list_fetch import KINDS, FetchedList, fetch_list
 from trunkline.sources.mcp.session import UpstreamSession
 

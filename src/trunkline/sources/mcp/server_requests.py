@@ -29,7 +29,7 @@ from trunkline.protocol.jsonrpc import (
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
 from trunkline.protocol.mcp.methods import MAY_REQUIRE_INPUT, PING, SERVER_REQUEST_METHODS, TOOLS_CALL
 from trunkline.protocol.mcp.server_requests import METHOD_NOT_FOUND, refusal
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 MAX_OPEN: Final = 64
 MAX_OPEN_BYTES: Final = 16 * 1024 * 1024

@@ -58,7 +58,7 @@ from trunkline.protocol.mcp.methods import (
 from trunkline.protocol.mcp.versions import InitializeResult
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.deadlines import Deadline, settle
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 from trunkline.sources.mcp.server_requests import (
     ESCAPED,
     INPUT_MARK,

@@ -14,7 +14,7 @@ from trunkline.core.call import Json, Outcome, Request, Result
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
 from trunkline.protocol.mcp.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, NOTIFICATIONS_TASKS, TASKS_GET
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 from trunkline.sources.mcp.listen_request import ListenRequest, SubscriptionMeta, Uris
 from trunkline.sources.mcp.session import UpstreamSession
 

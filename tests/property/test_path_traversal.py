@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.core.call import Call, Caller
-from trunkline.core.traversal import has_path_traversal
+from trunkline.core.path_traversal import has_path_traversal
 from trunkline.router.path_guard import traversal_problem
 
 PART = st.text("abcxyz0189_-", min_size=1, max_size=6)

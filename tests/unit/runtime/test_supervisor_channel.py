@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from trunkline.runtime.control import Inbox, Outbox
+from trunkline.runtime.supervisor_channel import Inbox, Outbox
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.own_process import connection_limit
+from trunkline.runtime.process_setup import connection_limit
 
 RAISED = """
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))
-from trunkline.runtime.own_process import connection_limit, restore_open_file_limit, raise_open_file_limit
+from trunkline.runtime.process_setup import connection_limit, restore_open_file_limit, raise_open_file_limit
 raise_open_file_limit()
 raise_open_file_limit()
 child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.support.traversal import ACCEPTED, REFUSED
 
-from trunkline.core.traversal import has_path_traversal
+from trunkline.core.path_traversal import has_path_traversal
 
 pytestmark = pytest.mark.law
 

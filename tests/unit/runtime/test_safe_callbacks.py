@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.support.bugs import Bug, broken, reported_bugs
 
-from trunkline.runtime.safe_calls import call_safely
+from trunkline.runtime.safe_callbacks import call_safely
 
 
 async def test_whoever_is_contained_is_told_of_and_what_comes_next_goes_on() -> None:
