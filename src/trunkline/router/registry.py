@@ -139,6 +139,7 @@ class SourceRegistry:
         self.put_in_order()
 
     def put_in_order(self) -> None:
+        """Put the sources into their order. In place: the router holds this dictionary."""
         names = tuple(self.apps.in_order(self._order))
         self.catalog.reorder(names)
         ordered = {name: self.admissions[name] for name in names if name in self.admissions}

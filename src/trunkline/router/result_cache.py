@@ -1,4 +1,6 @@
-"""Caches results of tools: for whom, for how long, and what invalidates them.
+"""The `cache` option of a source: which results of tools are cached, for whom, for how long, and what invalidates them.
+
+See docs/cache.md.
 
 - Only results of tools that their server declares read-only, or that the configuration assumes to be, are cached. They
   are given to the same caller only, unless they declare themselves public.
@@ -19,7 +21,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from trunkline.core.call import Cached, Call, Failure, Json, Result
-from trunkline.core.errors import CANCELLED, DEADLINE
 from trunkline.core.source import SERVING
 from trunkline.core.tool import Snapshot, ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, members_of
@@ -36,7 +37,7 @@ _PLAIN_CALL: Final = frozenset({"name", "arguments", "_meta"})
 _PER_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage", "claudecode/toolUseId", "vscode.requestId"})
 """Members of `_meta` that differ in each request and do not affect the result. Others may, so they are in the key."""
 _ABANDONED_WRITE_S: Final = 60.0
-"""How long nothing is cached after a write was abandoned, because the server may still complete it."""
+"""How long nothing is cached after a write whose end is unknown, because the server may still complete it."""
 _NO_ACCESS: Final = ("disabled", "auth_required")
 
 
@@ -78,8 +79,8 @@ class _Dependencies(NamedTuple):
 @dataclass(slots=True)
 class _SourceCache:
     """The entries of one source. `writes` counts the calls in flight that may change what reads return. `generation`
-    increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` an abandoned
-    write may still take effect."""
+    increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` a write whose end
+    is unknown may still take effect."""
 
     dependencies: _Dependencies
     generation: int = 0
@@ -132,8 +133,8 @@ class ResultCache:
         return source_cache
 
     def _answered(self, call: Call, source_cache: _SourceCache) -> bool:
-        key = _key_of(call, source_cache.dependencies)
         if not source_cache.writes and self._now() >= source_cache.settled_at:
+            key = _key_of(call, source_cache.dependencies)
             entry = self._find(key) or self._find(_public(key))
             if entry is not None:
                 self._events.count("cache_hits", call.source)
@@ -202,7 +203,7 @@ class ResultCache:
             self.clear(source_cache, lambda key: holder is None or holder in (key.session, key.principal))
 
     def unsettle(self, source_cache: _SourceCache) -> None:
-        """Note that a write was abandoned, which the server may complete nevertheless."""
+        """Note that a write failed without a response of the server, which may complete it nevertheless."""
         source_cache.settled_at = self._now() + min(_ABANDONED_WRITE_S, source_cache.dependencies.rules.ttl_s)
 
     def _source_retired(self, admission: Admission) -> None:
@@ -236,14 +237,18 @@ class _Keeper:
         outcome, source_cache = call.outcome, self._source_cache
         if self._key is not None:
             # A result that depends on what the client answered is not cached.
-            if isinstance(outcome, Result) and not call.asked_client and source_cache.generation == self._generation:
+            if (
+                isinstance(outcome, Result)
+                and not call.sent_server_request
+                and source_cache.generation == self._generation
+            ):
                 self._cache.keep(source_cache, self._key, outcome.raw)
             return
         source_cache.writes -= 1
         problem = outcome.problem if isinstance(outcome, Failure) else None
         if problem is None or problem.executed != "no":
             self._cache.clear(source_cache)
-            if problem is not None and problem.code in (CANCELLED, DEADLINE):
+            if problem is not None:
                 self._cache.unsettle(source_cache)
 
 

@@ -459,7 +459,7 @@ async def test_a_change_that_may_have_been_made_counts_and_one_that_was_not_does
 def test_a_change_that_nobody_waits_for_may_still_be_made(timed: Callable[..., None]) -> None:
     async def scene(folder: Path) -> None:
         server = Server(folder, CacheRules(tools=("*",), ttl_s=1000))
-        for code in (DEADLINE, CANCELLED):
+        for code in (DEADLINE, CANCELLED, SOURCE_LOST):
             server.outcome = Failure(Problem(code=code, message="given up", phase="sent", executed="unknown"))
             server.call("s_write")
             server.outcome = OK
