@@ -20,7 +20,6 @@ FAMILIES = {
     "2": ("Sources", "Why a server cannot be used at the moment."),
     "3": ("Calls", "What went wrong with one request."),
     "4": ("Access", "Who may come in, and in what shape."),
-    "5": ("Cluster", "What went wrong between gateways."),
     "6": ("Agent runs", "What went wrong with an agent that was started."),
     "9": ("Internal", "A fault of Trunkline itself: please report it."),
 }

@@ -17,7 +17,8 @@ from trunkline.core.names import RESERVED_SOURCE, SOURCE_NAME, is_source_name
 
 NOTHING: Final[Mapping[str, Any]] = {}
 ONE_DAY_S: Final = 86_400.0
-_ROUTERS_OWN: Final = ("prefix", "timeout", "grace", "tools", "guard", "cache")
+ROUTING_KEYS: Final = frozenset(("prefix", "timeout", "grace", "tools", "guard", "cache"))
+"""Keys of every source that the router alone reads: a change to one of them replaces no server."""
 _NEW_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
@@ -136,7 +137,7 @@ class SourceSection(Section):
 
     def connection(self) -> SourceSection:
         """This section without what matters to the router alone."""
-        return self.replace(**{name: self.declared[name].default for name in _ROUTERS_OWN})
+        return self.replace(**{name: self.declared[name].default for name in ROUTING_KEYS})
 
     def lacks(self, environ: Mapping[str, str]) -> Problem | None:
         """What this machine lacks for the source, as far as that can be told without starting anything."""

@@ -2,6 +2,8 @@
 
 A code is never renumbered and never reused. It owns the numbers that each frontend needs (JSON-RPC error code, HTTP
 status, exit status), so that an error looks the same whichever way a call came in.
+
+A new code takes the number after the last of its family; a gap is not filled.
 """
 
 from __future__ import annotations

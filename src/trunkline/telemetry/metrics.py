@@ -32,6 +32,8 @@ UNKNOWN: Final = "unknown"
 
 _STATES: Final[tuple[State, ...]] = get_args(State)
 _TOTAL: Final = "_total"
+_LABELS: Final = {"requests_refused": "code"}
+"""The label of counters that do not count by source."""
 _USABLE: Final = frozenset({"ready", "degraded"})
 
 _Series = tuple[str, str, str]
@@ -140,7 +142,8 @@ class Metrics:
         yield from self._call_lines()
         yield from self._source_lines()
         for counter, by_source in sorted(self._counters.items()):
-            samples = ((labels(source=source), amount) for source, amount in sorted(by_source.items()))
+            label = _LABELS.get(counter, "source")
+            samples = ((labels(**{label: source}), amount) for source, amount in sorted(by_source.items()))
             yield from family(_own_name(counter) + _TOTAL, "counter", f"Events counted as {counter}", samples)
         for name, kind, help_text, read in self._gauges:
             yield from family(name, kind, help_text, _read(read))

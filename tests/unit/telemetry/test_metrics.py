@@ -99,6 +99,12 @@ def test_any_counter_of_the_gateway_becomes_a_family():
     assert families["trunkline_refused_clients_total"].value(source="") == 1
 
 
+def test_refused_requests_are_counted_by_error_code():
+    metrics, events = attached()
+    events.count("requests_refused", "TL401")
+    assert read(metrics.render())["trunkline_requests_refused_total"].value(code="TL401") == 1
+
+
 def test_readings_are_taken_when_the_page_is_rendered():
     metrics, _ = attached()
     sessions = [1, 2]
