@@ -12,13 +12,13 @@ from typing import Any, cast
 
 from tools.docs_regions import DOCS, main
 
-from trunkline.agents.workflow.inputs import InputKeys
-from trunkline.agents.workflow.load import WorkflowKeys
-from trunkline.agents.workflow.options import ServerKeys
-from trunkline.agents.workflow.proxy import PluginToolsKeys, ProxyKeys
-from trunkline.agents.workflow.states import AgentKeys, CommandKeys, TerminalKeys, TransitionKeys
+from trunkline.agents.workflow.inputs import InputSection
+from trunkline.agents.workflow.load import WorkflowDocumentSection
+from trunkline.agents.workflow.options import ModelServerSection
+from trunkline.agents.workflow.proxy import McpProxySection, PluginToolsSection
+from trunkline.agents.workflow.states import AgentSection, CommandSection, TerminalSection, TransitionSection
 from trunkline.config.clients import ClientEntry
-from trunkline.config.sandbox import SandboxKey, SandboxSettings
+from trunkline.config.sandbox import SandboxSettings, SandboxValue
 from trunkline.config.section import Key, Section, section_schema
 from trunkline.config.settings import GatewaySettings
 from trunkline.config.sources import SourceSection
@@ -27,15 +27,15 @@ from trunkline.sources import KINDS, load_kind
 
 Schema = dict[str, Any]
 WORKFLOWS: Mapping[str, type[Section]] = {
-    "workflow": WorkflowKeys,
-    "inputs": InputKeys,
-    "agent": AgentKeys,
-    "options": ServerKeys,
-    "command": CommandKeys,
-    "transitions": TransitionKeys,
-    "terminal": TerminalKeys,
-    "mcp_proxy": ProxyKeys,
-    "plugin_tools": PluginToolsKeys,
+    "workflow": WorkflowDocumentSection,
+    "inputs": InputSection,
+    "agent": AgentSection,
+    "options": ModelServerSection,
+    "command": CommandSection,
+    "transitions": TransitionSection,
+    "terminal": TerminalSection,
+    "mcp_proxy": McpProxySection,
+    "plugin_tools": PluginToolsSection,
 }
 
 
@@ -113,7 +113,7 @@ def rows(kind: type[Section], outer: str = "") -> Iterator[tuple[str, Key, Schem
             yield from rows(inner, f"{outer}{name}.")
         else:
             yield f"{outer}{name}", item, schemas[name]
-            if isinstance(item.value_type, SandboxKey):
+            if isinstance(item.value_type, SandboxValue):
                 yield from rows(SandboxSettings, f"{outer}{name}.")
 
 

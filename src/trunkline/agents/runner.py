@@ -18,7 +18,7 @@ from trunkline.agents.events import AgentEvent
 from trunkline.agents.final_answer import answer_problem
 from trunkline.agents.installed_agent import InstalledAgent, query_program, too_slow_error
 from trunkline.agents.output_monitor import OutputMonitor, not_listed_problem, tools_lost_problem
-from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Provider, RunSpec
+from trunkline.agents.providers.provider import LaunchPlan, LaunchRequest, Provider, RunSpec, UserSetup
 from trunkline.config.secret_detection import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.frontends.stdio.private_socket import InterruptedCalls
@@ -128,7 +128,7 @@ class AgentRunner:
                 **{each.name: getattr(spec, each.name) for each in fields(spec)},
                 program=installed.program,
                 version=installed.version,
-                home=await self._read_home(provider, installed, monotonic() + spec.timeout_s),
+                home=await self._read_user_setup(provider, installed, monotonic() + spec.timeout_s),
             )
         )
         try:
@@ -140,8 +140,8 @@ class AgentRunner:
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
         return AgentCommand(argv=plan.argv, env=kept | {"PWD": cwd} | dict(plan.env), cwd=cwd, stdin=plan.stdin)
 
-    async def _read_home(self, provider: Provider, installed: InstalledAgent, deadline: float) -> HomeSnapshot:
-        query = provider.home_query(self._home, self._environ)
+    async def _read_user_setup(self, provider: Provider, installed: InstalledAgent, deadline: float) -> UserSetup:
+        query = provider.user_setup_query(self._home, self._environ)
         command_outputs: dict[str, str] = {}
         for name, arguments in query.command_outputs.items():
             argv = [installed.program, *arguments]
@@ -152,7 +152,7 @@ class AgentRunner:
                 raise too_slow_error(provider.name, argv, limit_s)
             if printed.status == 0:
                 command_outputs[name] = printed.stdout
-        return HomeSnapshot(
+        return UserSetup(
             folder=self._home,
             environ=self._environ,
             texts=read_texts(query.texts),

@@ -71,7 +71,7 @@ class SandboxSettings(Section):
     )
 
 
-class SandboxKey(ValueType[SandboxSettings]):
+class SandboxValue(ValueType[SandboxSettings]):
     """The mode as one word, or the whole section."""
 
     def read(self, node: Node, reader: ConfigReader) -> SandboxSettings:
@@ -122,7 +122,7 @@ def _check_pattern(pattern: str) -> str | None:
     return None
 
 
-class ProtectKey(ValueType[ProtectSettings]):
+class ProtectValue(ValueType[ProtectSettings]):
     """A list of paths that are protected as well, or the word `off`."""
 
     _patterns: Final = ListOf(Text(may_be_empty=False, check=_check_pattern))

@@ -19,7 +19,7 @@ from trunkline.agents.events import (
     ToolsOffered,
 )
 from trunkline.agents.installed_agent import InstalledAgent
-from trunkline.agents.providers.provider import HomeQuery, LaunchPlan, LaunchRequest, Provider
+from trunkline.agents.providers.provider import LaunchPlan, LaunchRequest, Provider, UserSetupQuery
 
 PYTHON = InstalledAgent(program=sys.executable, version="1.2.3")
 ANSWER = 'import json; print(json.dumps({"answer": "Done."}))'
@@ -58,16 +58,16 @@ class FakeAgent(Provider):
     result_chars = 1000
     prefix = "ours_"
 
-    def __init__(self, script: str = ANSWER, query: HomeQuery | None = None, **plan_keys: Any) -> None:
+    def __init__(self, script: str = ANSWER, query: UserSetupQuery | None = None, **plan_keys: Any) -> None:
         self._script = script
-        self._query = query or HomeQuery()
+        self._query = query or UserSetupQuery()
         self._plan_keys = plan_keys
         self.requests: list[LaunchRequest] = []
 
     def tool_name(self, tool: str, /) -> str:
         return f"ours_{tool}"
 
-    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+    def user_setup_query(self, home: Path, environ: Mapping[str, str], /) -> UserSetupQuery:
         return self._query
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:

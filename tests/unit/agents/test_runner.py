@@ -20,7 +20,7 @@ from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
 from tests.unit.runtime.scripted_server import run_on
 
 from trunkline.agents.events import AgentEvent, AgentText, ToolsOffered
-from trunkline.agents.providers.provider import HomeQuery, RunSpec
+from trunkline.agents.providers.provider import RunSpec, UserSetupQuery
 from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import (
     AGENT_FAILED,
@@ -428,7 +428,7 @@ async def test_its_files_are_private_and_its_links_point_where_the_plan_says(tmp
 
 async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    query = HomeQuery(
+    query = UserSetupQuery(
         texts={"there": home / "there", "missing": home / "missing", "binary": home / "binary"},
         command_outputs={"one": ("-c", "print(1)"), "fails": ("-c", "raise SystemExit(1)")},
         links=(home / "there", home / "missing"),
@@ -449,7 +449,7 @@ async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> 
 async def test_what_it_is_asked_before_it_runs_is_part_of_its_time(tmp_path: Path) -> None:
     slow = dict.fromkeys(("one", "two"), ("-c", "import time; time.sleep(600)"))
     async with stage_in(tmp_path) as stage:
-        result = await stage.run(FakeAgent(HANG, HomeQuery(command_outputs=slow)), timeout_s=0.5)
+        result = await stage.run(FakeAgent(HANG, UserSetupQuery(command_outputs=slow)), timeout_s=0.5)
     assert result.problem is not None
     assert result.problem.code is STEP_TIMEOUT
 
@@ -458,7 +458,7 @@ async def test_one_that_takes_too_long_to_answer_is_not_started(tmp_path: Path) 
     slow = {"one": ("-c", "import time; time.sleep(600)")}
     async with stage_in(tmp_path, answer_s=0.2) as stage:
         with pytest.raises(GatewayError) as caught:
-            await stage.run(FakeAgent(query=HomeQuery(command_outputs=slow)))
+            await stage.run(FakeAgent(query=UserSetupQuery(command_outputs=slow)))
     assert caught.value.problem.code is AGENT_SLOW
 
 

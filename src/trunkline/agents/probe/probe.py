@@ -12,7 +12,7 @@ from trunkline.agents.installed_agent import InstalledAgent
 from trunkline.agents.json_cache import JsonCache
 from trunkline.agents.lenient_json import entries, mapping, object_of
 from trunkline.agents.output_monitor import native_tool_problem
-from trunkline.agents.providers import DOUBTED
+from trunkline.agents.providers import OWN_TOOLS_IN_DOUBT
 from trunkline.agents.providers.provider import SERVER, Mode, Provider, RunSpec
 from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import ISOLATION_UNVERIFIED, PROXY_PROVIDER, GatewayError, Problem
@@ -37,7 +37,7 @@ class ProbeStore:
     """The results of probes, in a folder of the state: a version is probed once."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = JsonCache[list[str]](folder, "agent_trials.json", list[str])
+        self._file = JsonCache[list[str]](folder, "agent_probes.json", list[str])
 
     def get(self, provider: str, version: str) -> ProbeResult | None:
         tools = self._file.read().get(f"{provider} {version}")
@@ -97,7 +97,7 @@ def _unverified(provider: Provider, version: str, what: str) -> Problem:
 
 
 def _unknown(provider: Provider, version: str, why: str) -> Problem:
-    if provider.name not in DOUBTED:
+    if provider.name not in OWN_TOOLS_IN_DOUBT:
         return _unverified(provider, version, f"without a result: {why}")
     # The first sentence is the one that the workflow format documents.
     message = (
@@ -120,7 +120,7 @@ _PROMPT: Final = "Say hello."
 
 async def probe_agent(runner: AgentRunner, provider: Provider, installed: InstalledAgent, spec: RunSpec) -> ProbeResult:
     """Start the agent like `spec`, but with a prompt and a model of the probe. Nothing of it is left afterwards."""
-    model = ProbeModel()
+    model = FakeModelServer()
     await model.start()
     probe_spec = replace(spec, prompt=_PROMPT, instructions="", timeout_s=_PROBE_S, model_url=model.url)
     run = asyncio.get_running_loop().create_task(runner.run(provider, installed, probe_spec, None, lambda _: None))
@@ -152,11 +152,11 @@ def _failure_of(run: asyncio.Task[AgentResult]) -> str:
 
 
 _LIMITS: Final = HttpLimits(header_bytes=65_536, body_bytes=16_777_216)
-_REFUSAL: Final = b'{"type":"error","error":{"type":"invalid_request_error","message":"this was a trial","code":400}}'
+_REFUSAL: Final = b'{"type":"error","error":{"type":"invalid_request_error","message":"this was a probe","code":400}}'
 _HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_REFUSAL))]
 
 
-class ProbeModel:
+class FakeModelServer:
     """Listens on loopback from `start` to `close`, and refuses every request. The agent fails by that, but its tools
     are known by then: `offered` gets those of the first request that has any."""
 
@@ -185,7 +185,7 @@ class ProbeModel:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, model: ProbeModel, connections: set[_Connection]) -> None:
+    def __init__(self, model: FakeModelServer, connections: set[_Connection]) -> None:
         self._model = model
         self._connections = connections
         self._parser = RequestParser(_LIMITS, self._on_request)

@@ -16,7 +16,7 @@ PROVIDERS: Final[dict[str, str]] = {
     "opencode": "trunkline.agents.providers.opencode:PROVIDER",
 }
 """The provider of each agent that is a program, as `module:attribute`; imported only when it is run."""
-DOUBTED: Final = frozenset({"codex", "opencode"})
+OWN_TOOLS_IN_DOUBT: Final = frozenset({"codex", "opencode"})
 """Providers whose own tools, by the workflow format's documentation, cannot be switched off."""
 
 

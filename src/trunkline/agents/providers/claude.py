@@ -10,7 +10,7 @@ from trunkline.agents import events
 from trunkline.agents.lenient_json import count, entries, listed, mapping, object_of, text
 from trunkline.agents.providers.arguments import is_headless, split_arguments
 from trunkline.agents.providers.isolation import json_text, safe_environment
-from trunkline.agents.providers.provider import SERVER, HomeQuery, HomeSnapshot, LaunchPlan, LaunchRequest, Provider
+from trunkline.agents.providers.provider import SERVER, LaunchPlan, LaunchRequest, Provider, UserSetup, UserSetupQuery
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 _MCP_FILE: Final = "mcp.json"
@@ -62,10 +62,10 @@ class Claude(Provider):
     result_chars = 50_000
     prefix = f"mcp__{SERVER}__"
 
-    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+    def user_setup_query(self, home: Path, environ: Mapping[str, str], /) -> UserSetupQuery:
         config, state = _config_paths(home, environ)
         texts = {"settings": config / _SETTINGS_FILE, "old_state": config / _OLD_STATE, "state": state}
-        return HomeQuery(texts=texts, links=tuple(config / name for name in (*_USER_CONFIG, _SESSIONS)))
+        return UserSetupQuery(texts=texts, links=tuple(config / name for name in (*_USER_CONFIG, _SESSIONS)))
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         if request.mode == "native":
@@ -226,7 +226,7 @@ def _state(request: LaunchRequest) -> str:
     return json_text(state)
 
 
-def _user_state(home: HomeSnapshot) -> Mapping[str, Any]:
+def _user_state(home: UserSetup) -> Mapping[str, Any]:
     return object_of(home.texts.get("old_state") or home.texts.get("state", ""))
 
 

@@ -16,7 +16,7 @@ from trunkline.agents import events
 from trunkline.agents.lenient_json import count, listed, mapping, object_of, text
 from trunkline.agents.providers.arguments import split_arguments
 from trunkline.agents.providers.isolation import safe_environment
-from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
+from trunkline.agents.providers.provider import SERVER, LaunchPlan, LaunchRequest, Provider, UserSetupQuery
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 _FOLDER: Final = "codex"
@@ -84,9 +84,9 @@ class Codex(Provider):
     def is_ours(self, tool: str, /) -> bool:
         return super().is_ours(tool) or tool.removeprefix("functions/") in RESOURCE_TOOLS
 
-    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+    def user_setup_query(self, home: Path, environ: Mapping[str, str], /) -> UserSetupQuery:
         own = _own_folder(home, environ)
-        return HomeQuery(
+        return UserSetupQuery(
             texts={"config": own / _SETTINGS, **{name: own / name for name in (_OVERRIDE, _AGENTS)}, **_MACHINE},
             command_outputs={"models": ("debug", "models", "--bundled")},
             links=tuple(own / name for name in (*_LOGIN, _SESSIONS, _SETTINGS)),

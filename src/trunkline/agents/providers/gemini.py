@@ -11,7 +11,7 @@ from trunkline.agents.events import AgentError, AgentEvent, AgentText, FinalAnsw
 from trunkline.agents.lenient_json import count, mapping, object_of, text
 from trunkline.agents.providers import isolation
 from trunkline.agents.providers.arguments import split_arguments
-from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
+from trunkline.agents.providers.provider import SERVER, LaunchPlan, LaunchRequest, Provider, UserSetupQuery
 from trunkline.config.dialects.references import parse_env_file
 
 _RESULT_CHARACTERS: Final = 50_000
@@ -66,10 +66,10 @@ class Gemini(Provider):
     result_chars = _RESULT_CHARACTERS
     prefix = f"mcp_{SERVER}_"
 
-    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+    def user_setup_query(self, home: Path, environ: Mapping[str, str], /) -> UserSetupQuery:
         user_home = _home(home, environ)
         own = user_home / _OWN
-        return HomeQuery(
+        return UserSetupQuery(
             texts={"settings": own / _SETTINGS, "variables": own / ".env", "home_variables": user_home / ".env"},
             links=tuple(own / name for name in (*_LOGIN, _SETTINGS)) + tuple(user_home / name for name in _BESIDE),
             folders=(own,),

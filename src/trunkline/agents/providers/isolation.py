@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.agents.providers.provider import HomeSnapshot, LaunchRequest
+from trunkline.agents.providers.provider import LaunchRequest, UserSetup
 from trunkline.config.json_parser import parse_json
 from trunkline.config.problems import InvalidValue, Report
 from trunkline.config.tree import ListNode, Node, Scalar, SkippedValue, Table
@@ -63,7 +63,7 @@ _NO_INTEGER: Final = re.compile(r"[.eE]|[0-9]{300}")
 _HINT: Final = "fix the file, or move it away; without it the agent might use another model than yours"
 
 
-def user_text(home: HomeSnapshot, name: str, file: Path) -> str:
+def user_text(home: UserSetup, name: str, file: Path) -> str:
     """The text of the user's file, empty where there is none. Raises GatewayError for one that cannot be read."""
     text = home.texts.get(name)
     if text is None and file in home.present:

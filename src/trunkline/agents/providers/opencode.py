@@ -11,7 +11,7 @@ from trunkline.agents import events
 from trunkline.agents.lenient_json import count, mapping, object_of, text
 from trunkline.agents.providers import isolation
 from trunkline.agents.providers.arguments import split_arguments
-from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest, Provider
+from trunkline.agents.providers.provider import SERVER, LaunchPlan, LaunchRequest, Provider, UserSetupQuery
 
 _RESULT_CHARACTERS: Final = 50_000
 _CONFIG_FILES: Final = ("config.json", "opencode.json", "opencode.jsonc")
@@ -42,11 +42,11 @@ class OpenCode(Provider):
     result_chars = _RESULT_CHARACTERS
     prefix = f"{SERVER}_"
 
-    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+    def user_setup_query(self, home: Path, environ: Mapping[str, str], /) -> UserSetupQuery:
         config = _config_home(home, environ)
         copied = {name: config / "opencode" / name for name in _COPIED}
         files = _config_files(home, environ)
-        return HomeQuery(texts=copied | files, links=tuple(files.values()), folders=(config, config / "opencode"))
+        return UserSetupQuery(texts=copied | files, links=tuple(files.values()), folders=(config, config / "opencode"))
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         if request.mode == "native":

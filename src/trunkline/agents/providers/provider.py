@@ -38,21 +38,21 @@ class ToolServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HomeSnapshot:
-    """The answer to a `HomeQuery`, under the same names. What does not exist or cannot be read is left out."""
+class UserSetup:
+    """The answer to a `UserSetupQuery`, under the same names. What does not exist or cannot be read is left out."""
 
     folder: Path
     environ: Mapping[str, str]
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     command_outputs: Mapping[str, str] = field(default_factory=dict[str, str])
     present: frozenset[Path] = frozenset()
-    """Those of `HomeQuery.links` that exist."""
+    """Those of `UserSetupQuery.links` that exist."""
     entries: Mapping[Path, tuple[str, ...]] = field(default_factory=dict[Path, tuple[str, ...]])
-    """The names in those of `HomeQuery.folders` that can be read."""
+    """The names in those of `UserSetupQuery.folders` that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HomeQuery:
+class UserSetupQuery:
     """What a provider must know of the user's setup before it can plan: texts of files, outputs of the agent's own
     commands, which files exist that a plan would link to, and what is in folders."""
 
@@ -91,7 +91,7 @@ class LaunchRequest(RunSpec):
 
     program: str
     version: str
-    home: HomeSnapshot
+    home: UserSetup
 
     @property
     def tool_server(self) -> ToolServer:
@@ -154,7 +154,7 @@ class Provider(ABC):
         return tool.startswith(self.prefix)
 
     @abstractmethod
-    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery: ...
+    def user_setup_query(self, home: Path, environ: Mapping[str, str], /) -> UserSetupQuery: ...
 
     @abstractmethod
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:

@@ -47,7 +47,7 @@ _CLOSING: Final = re.compile(r"<(?=\s*/\s*instructions\b)", re.IGNORECASE)
 """A closing tag, which would make what follows look as if it came from us. Codex uses the same tag in capitals."""
 
 
-class _Refused(Exception):
+class _UnusableInstructions(Exception):
     """The reason why a file is not used."""
 
 
@@ -78,8 +78,8 @@ def _read(folder: RootHandle, name: str) -> tuple[str, Problem | None]:
         text, cut = _text(folder, name)
     except PathEscapesRoot:
         why = "it is a link that leads out of the project's folder"
-    except _Refused as refused:
-        why = str(refused)
+    except _UnusableInstructions as error:
+        why = str(error)
     except OSError as error:
         why = error.strerror or str(error)
     else:
@@ -98,20 +98,20 @@ def _read(folder: RootHandle, name: str) -> tuple[str, Problem | None]:
 def _text(folder: RootHandle, name: str) -> tuple[str, bool]:
     """The text, and whether it was cut."""
     if not stat.S_ISREG(folder.status(name).st_mode):
-        raise _Refused("it is not a regular file")
+        raise _UnusableInstructions("it is not a regular file")
     fd = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
         refuse_kernel_files(fd)
         if not stat.S_ISREG(os.fstat(fd).st_mode):  # it may have been replaced
-            raise _Refused("it is not a regular file")
+            raise _UnusableInstructions("it is not a regular file")
         data = file.read(LARGEST_BYTES + 1)
     cut = len(data) > LARGEST_BYTES
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(data[:LARGEST_BYTES], final=not cut)
     except UnicodeDecodeError:
-        raise _Refused("it is not UTF-8 text") from None
+        raise _UnusableInstructions("it is not UTF-8 text") from None
     if "\0" in text:
-        raise _Refused("it is not text")
+        raise _UnusableInstructions("it is not text")
     return reveal(text.replace("\r\n", "\n")), cut
 
 

@@ -95,7 +95,7 @@ _UP: Final = ("ready", "degraded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PluginProbe:
+class PluginProbeResult:
     """The operations of a started plugin, and warnings about those that cannot be tools. `trouble`: it did not
     start."""
 
@@ -112,7 +112,7 @@ async def probe_plugins(
     environ: Mapping[str, str],
     redact: Callable[[str], str] = str,
     start_s: float = START_S,
-) -> dict[str, PluginProbe]:
+) -> dict[str, PluginProbeResult]:
     """Start plugins, all at once, and list their operations. On return none is running. `path` is the workflow file."""
     scratch = TemporaryFolder(_PREFIX)
     try:
@@ -156,12 +156,12 @@ async def _first_health(
     return found
 
 
-def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> PluginProbe:
+def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> PluginProbeResult:
     if health is None:
-        return PluginProbe(trouble="it did not answer in time")
+        return PluginProbeResult(trouble="it did not answer in time")
     snapshot = gateway.router.catalog.snapshot(name)
     if health.state not in _UP or snapshot is None:
         last_words = health.stderr_tail.strip().rpartition("\n")[2]
         hint = health.hint or (f"it wrote: {last_words}" if last_words else "")
-        return PluginProbe(trouble=health.reason or health.last_error or f"it is {health.state}", hint=hint)
-    return PluginProbe(operations=tuple(tool.name for tool in snapshot.tools), warnings=snapshot.warnings)
+        return PluginProbeResult(trouble=health.reason or health.last_error or f"it is {health.state}", hint=hint)
+    return PluginProbeResult(operations=tuple(tool.name for tool in snapshot.tools), warnings=snapshot.warnings)

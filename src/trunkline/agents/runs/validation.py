@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from trunkline.agents.installed_agent import VersionCache, find_installed
-from trunkline.agents.providers import DOUBTED, provider_of
+from trunkline.agents.providers import OWN_TOOLS_IN_DOUBT, provider_of
 from trunkline.agents.runs.agent_gateway_settings import (
     WITHOUT_SOURCE,
     enforce_default_protection,
@@ -19,7 +19,7 @@ from trunkline.agents.runs.agent_gateway_settings import (
 )
 from trunkline.agents.runs.plugins import (
     PLUGIN,
-    PluginProbe,
+    PluginProbeResult,
     WorkflowPlugins,
     plugin_sections,
     probe_plugins,
@@ -265,12 +265,14 @@ async def _check_operations(
                         _check_operation(loaded, operation, plugin.text, found, selection)
 
 
-def _probed(plugin: Scalar, plugins: WorkflowPlugins, probed: Mapping[str, PluginProbe]) -> PluginProbe | None:
+def _probed(
+    plugin: Scalar, plugins: WorkflowPlugins, probed: Mapping[str, PluginProbeResult]
+) -> PluginProbeResult | None:
     return None if plugins.find(plugin.text) is None else probed.get(source_name(plugin.text))
 
 
 def _check_operation(
-    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: PluginProbe, selection: ToolSelection
+    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: PluginProbeResult, selection: ToolSelection
 ) -> None:
     name = operation.text
     if name in found.operations:
@@ -290,7 +292,9 @@ async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -
     """Warn where an agent that should have only our tools may keep its own."""
     intercepting = [proxy for proxy in loaded.proxies if proxy.intercepts]
     doubted = [
-        (proxy.step, proxy.provider) for proxy in intercepting if proxy.provider and proxy.provider.text in DOUBTED
+        (proxy.step, proxy.provider)
+        for proxy in intercepting
+        if proxy.provider and proxy.provider.text in OWN_TOOLS_IN_DOUBT
     ]
     if not doubted:
         return

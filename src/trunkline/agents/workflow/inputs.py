@@ -20,7 +20,7 @@ from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayEr
 _LONGEST: Final = 500
 
 
-class _Plain(ValueType[Scalar]):
+class _ScalarInput(ValueType[Scalar]):
     """A value of any type, with its place."""
 
     def read(self, node: Node, reader: ConfigReader) -> Scalar:
@@ -47,10 +47,10 @@ class _Pattern(ValueType[re.Pattern[str]]):
         return {"type": "string", "format": "regex"}
 
 
-class ValidationKeys(WorkflowSection):
+class ValidationSection(WorkflowSection):
     called: ClassVar[str] = "`validation`"
 
-    enum: tuple[Scalar, ...] = key(ListOf(_Plain()), default=(), doc="The allowed values")
+    enum: tuple[Scalar, ...] = key(ListOf(_ScalarInput()), default=(), doc="The allowed values")
     pattern: re.Pattern[str] | None = key(
         _Pattern(), default=None, doc="A Python regular expression that must match somewhere in it"
     )
@@ -73,7 +73,7 @@ class _Name(LocatedText):
         return name
 
 
-class InputKeys(WorkflowSection):
+class InputSection(WorkflowSection):
     """One entry of `inputs`."""
 
     called: ClassVar[str] = "an input"
@@ -88,9 +88,9 @@ class InputKeys(WorkflowSection):
         doc="Its type",
     )
     required: bool = key(Boolean(), default=False, doc="Whether it must be given if it has no default")
-    default: Scalar | None = key(_Plain(), default=None, doc="The value if none is given; empty by default")
-    validation: ValidationKeys | None = key(
-        NestedSection(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
+    default: Scalar | None = key(_ScalarInput(), default=None, doc="The value if none is given; empty by default")
+    validation: ValidationSection | None = key(
+        NestedSection(ValidationSection), default=None, doc="What is asked of its value beyond the type"
     )
     description: str = key(Text(any_scalar=True), default="", doc="A description; not used")
 
@@ -104,7 +104,7 @@ def read_inputs(node: Node | None, reader: ConfigReader) -> tuple[WorkflowInput,
         return ()
     found: dict[str, WorkflowInput] = {}
     for item in listed_inputs(node):
-        keys = or_none(lambda item=item: read_section(InputKeys, item, reader))
+        keys = or_none(lambda item=item: read_section(InputSection, item, reader))
         if keys is None:
             continue
         if keys.name.text in found:
@@ -125,7 +125,7 @@ def listed_inputs(node: Node | None) -> list[Node]:
     return found
 
 
-def _input(keys: InputKeys, reader: ConfigReader) -> WorkflowInput:
+def _input(keys: InputSection, reader: ConfigReader) -> WorkflowInput:
     kind = cast(InputType, keys.type)
     rules = NO_RULES if keys.validation is None else keys.validation.rules()
     value: InputValue | None = None

@@ -32,7 +32,7 @@ _READ_SEPARATELY: Final = ("inputs", "states")
 _INITIAL: Final = "initial"
 
 
-class WorkflowKeys(WorkflowSection):
+class WorkflowDocumentSection(WorkflowSection):
     has_metadata: ClassVar[bool] = True
     unused: ClassVar[frozenset[str]] = FOR_CALLERS
 
@@ -86,7 +86,7 @@ def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> 
 
 
 def _read_root(root: Table, path: Path, reader: WorkflowReader) -> Workflow | None:
-    keys = or_none(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_SEPARATELY))
+    keys = or_none(lambda: read_section(WorkflowDocumentSection, root, reader, also_known=_READ_SEPARATELY))
     inputs = read_inputs(root.get("inputs"), reader)
     reader.numbers = frozenset(declared.name for declared in inputs if declared.type in ("integer", "number"))
     table = _states_of(root, reader)

@@ -30,7 +30,7 @@ _KEYS: Final = ("api_key", "api_key_env")
 _HEADERS: Final[ValueType[Mapping[str, str]]] = McpHttpSection.declared["headers"].value_type
 
 
-class ModelKeys(WorkflowSection):
+class ModelOptionsSection(WorkflowSection):
     """The options of every provider."""
 
     called: ClassVar[str] = "the options of this provider"
@@ -43,7 +43,7 @@ class ModelKeys(WorkflowSection):
     )
 
 
-class ServerKeys(ModelKeys):
+class ModelServerSection(ModelOptionsSection):
     """The options for a model's server, of `openai_compatible` only."""
 
     base_url: str = key(
@@ -77,11 +77,11 @@ def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowRea
     """Read the options of one agent. `at` is the place for reporting missing keys. Raises InvalidValue."""
     written: Node = node if node is not None else Table(at.span)
     if provider != OPENAI_COMPATIBLE:
-        of_program = read_section(ModelKeys, written, reader)
+        of_program = read_section(ModelOptionsSection, written, reader)
         return AgentOptions(model=of_program.model, instructions=of_program.instructions)
     if isinstance(written, Table):
         warn_about_secrets(Table(written.span, [e for e in written.entries if e.key.text == "headers"]), reader)
-    keys = read_section(ServerKeys, written, reader)
+    keys = read_section(ModelServerSection, written, reader)
     environ = reader.environ
     model = keys.model or _model_of(environ, at, reader)
     base_url = keys.base_url or environ.get(URL_VARIABLE, "") or OPENAI_URL
@@ -108,7 +108,7 @@ def _model_of(environ: Mapping[str, str], at: Node, reader: WorkflowReader) -> T
     return None
 
 
-def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: WorkflowReader) -> str:
+def _key_of(keys: ModelServerSection, written: Node, base_url: str, at: Node, reader: WorkflowReader) -> str:
     """The key that the step names, without a substitute; else the default one, if it is for this server."""
     named = [name for name in _KEYS if isinstance(written, Table) and written.get(name) is not None]
     if len(named) > 1:

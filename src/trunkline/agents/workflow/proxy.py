@@ -17,7 +17,7 @@ from trunkline.core.names import exposed_name, is_source_name, slug
 _UNCUT: Final = 1_000_000
 
 
-class PluginToolsKeys(ProxySection):
+class PluginToolsSection(ProxySection):
     """One entry of `plugin_tools`."""
 
     called: ClassVar[str] = "An entry of `plugin_tools`"
@@ -28,7 +28,7 @@ class PluginToolsKeys(ProxySection):
     expose: tuple[Scalar, ...] = key(ListOf(LocatedText()), doc="The operations that become tools")
 
 
-class ProxyKeys(ProxySection):
+class McpProxySection(ProxySection):
     """The keys of `mcp_proxy`."""
 
     enable: bool = key(Boolean(), default=False, doc="Whether the agent gets its tools from Trunkline")
@@ -55,7 +55,7 @@ def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader)
     if not isinstance(node, Table):
         reader.wrong_type(node, "a mapping")
         return None
-    keys = or_none(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
+    keys = or_none(lambda: read_section(McpProxySection, node, reader, also_known=("plugin_tools",)))
     entries = _entries(node.get("plugin_tools"), reader)
     if node.entries and node.get("enable") is None:
         message = "`mcp_proxy` has no effect without `enable: true`: the agent keeps its own tools"
@@ -92,7 +92,7 @@ def _entries(node: Node | None, reader: ConfigReader) -> tuple[PluginEntry, ...]
         reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
         return ()
     for item in node.items:
-        or_none(lambda item=item: read_section(PluginToolsKeys, item, reader))
+        or_none(lambda item=item: read_section(PluginToolsSection, item, reader))
     tables = [item for item in node.items if isinstance(item, Table)]
     plugins = ((plugin, table) for table in tables for plugin in _texts(table.get("plugin")))
     return tuple(PluginEntry(plugin, _texts(table.get("expose"))) for plugin, table in plugins)

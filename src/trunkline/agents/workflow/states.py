@@ -25,7 +25,7 @@ from trunkline.agents.workflow.value_types import (
     warn_about_evaluation,
 )
 from trunkline.config.problems import InvalidValue, hint_for
-from trunkline.config.sandbox import SandboxKey, SandboxSettings
+from trunkline.config.sandbox import SandboxSettings, SandboxValue
 from trunkline.config.section import NestedSection, key, read_section
 from trunkline.config.tree import Node, Scalar, Table, TableEntry
 from trunkline.config.value_types import Choice, ListOf, MapOf, Text
@@ -55,7 +55,7 @@ class AgentBlock(WorkflowSection):
     )
 
 
-class TransitionKeys(WorkflowSection):
+class TransitionSection(WorkflowSection):
     """One entry of `transitions`."""
 
     called: ClassVar[str] = "a transition"
@@ -66,7 +66,7 @@ class TransitionKeys(WorkflowSection):
     goto: str = key(Text(may_be_empty=False), doc="The state that follows if it applies")
 
 
-class StepKeys(WorkflowSection):
+class StepSection(WorkflowSection):
     has_metadata: ClassVar[bool] = True
 
     description: str = key(Text(any_scalar=True), default="", doc="A description; not used")
@@ -77,8 +77,8 @@ class StepKeys(WorkflowSection):
     on_failure: str = key(
         Text(may_be_empty=False), default="", doc="The state that follows a failure; without it the run ends in failure"
     )
-    transitions: tuple[TransitionKeys, ...] = key(
-        ListOf(NestedSection(TransitionKeys)),
+    transitions: tuple[TransitionSection, ...] = key(
+        ListOf(NestedSection(TransitionSection)),
         default=(),
         doc="Conditional transitions: the first that applies is taken, before the two above",
     )
@@ -87,11 +87,11 @@ class StepKeys(WorkflowSection):
         return tuple(Transition(when=entry.when, goto=entry.goto) for entry in self.transitions)
 
 
-class AgentKeys(StepKeys, AgentBlock):
+class AgentSection(StepSection, AgentBlock):
     """`type: agent`."""
 
 
-class AgentStepKeys(StepKeys):
+class AgentStepSection(StepSection):
     """`type: step` with `agent`."""
 
     called: ClassVar[str] = "a step with `agent`"
@@ -104,7 +104,7 @@ class AgentStepKeys(StepKeys):
     )
 
 
-class CommandKeys(StepKeys):
+class CommandSection(StepSection):
     """`type: step` with `command`."""
 
     called: ClassVar[str] = "a step with `command`"
@@ -127,13 +127,13 @@ class CommandKeys(StepKeys):
         Timeout(), default=None, doc="Time limit in seconds or like `1m30s`; ten minutes by default"
     )
     sandbox: SandboxSettings = key(
-        SandboxKey(),
+        SandboxValue(),
         default=NO_SANDBOX,
         doc="Whether it runs in a sandbox as Bash does: a mode, or a mapping",
     )
 
 
-class TerminalKeys(WorkflowSection):
+class TerminalSection(WorkflowSection):
     """`type: terminal`."""
 
     called: ClassVar[str] = "a terminal state"
@@ -160,11 +160,11 @@ def _read_state(entry: TableEntry, reader: WorkflowReader) -> State:
     kind = _type_of(entry.key, entry.value, reader)
     name, table = entry.key, entry.value
     if kind == "terminal":
-        keys = read_section(TerminalKeys, table, reader, at=name, also_known=("type",))
+        keys = read_section(TerminalSection, table, reader, at=name, also_known=("type",))
         return TerminalState(name=name.text, success=keys.status == "success", message=keys.message)
     if kind == "agent":  # all keys in one group
         also_known = ("type", *_READ_SEPARATELY)
-        keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=also_known))
+        keys = or_none(lambda: read_section(AgentSection, table, reader, at=name, also_known=also_known))
         return _agent_state(name, table, keys, keys, reader)
     return _read_step(name, table, reader)
 
@@ -194,7 +194,7 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader) -> State:
         hint = "have an agent do it: `plugin_tools` gives it the operation as a tool"
         message = "Operations are not supported as steps"
         raise reader.error(WORKFLOW_UNSUPPORTED, _key_of(table, _OPERATION), message, hint)
-    keys = read_section(CommandKeys, table, reader, at=name, also_known=("type",))
+    keys = read_section(CommandSection, table, reader, at=name, also_known=("type",))
     _warn_of_variables(keys, table, reader)
     return CommandState(
         name=name.text,
@@ -211,7 +211,7 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader) -> State:
     )
 
 
-def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) -> None:
+def _warn_of_variables(keys: CommandSection, table: Table, reader: WorkflowReader) -> None:
     """Warn about variables in `env` that bash evaluates as arithmetic and that may have any value."""
     env = table.get("env")
     for entry in env.entries if isinstance(env, Table) else ():
@@ -223,7 +223,7 @@ def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) 
 
 def _read_agent_step(name: Scalar, table: Table, agent: Node, reader: WorkflowReader) -> AgentState:
     """`type: step` with `agent`: the same keys in two groups."""
-    around = or_none(lambda: read_section(AgentStepKeys, table, reader, at=name, also_known=("type", "agent")))
+    around = or_none(lambda: read_section(AgentStepSection, table, reader, at=name, also_known=("type", "agent")))
     if not isinstance(agent, Table):
         raise reader.wrong_type(agent, "a mapping")
     at = _key_of(table, "agent")
@@ -238,7 +238,7 @@ def _agent_state(
     name: Scalar,
     written: Table,
     block: AgentBlock | None,
-    around: AgentKeys | AgentStepKeys | None,
+    around: AgentSection | AgentStepSection | None,
     reader: WorkflowReader,
 ) -> AgentState:
     """`written` is the group with the agent's own keys."""

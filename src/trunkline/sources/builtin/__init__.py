@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from trunkline.config.sandbox import ProtectKey, ProtectSettings, SandboxKey, SandboxSettings
+from trunkline.config.sandbox import ProtectSettings, ProtectValue, SandboxSettings, SandboxValue
 from trunkline.config.section import key
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.config.value_types import FilePath
@@ -34,12 +34,12 @@ class BuiltinSection(SourceSection):
 
     root: Path = key(FilePath(), doc="The folder that the tools work in and cannot leave")
     sandbox: SandboxSettings = key(
-        SandboxKey(),
+        SandboxValue(),
         default=SandboxSettings(),
         doc="Whether Bash runs in a sandbox: a mode, or a mapping",
     )
     protect: ProtectSettings = key(
-        ProtectKey(),
+        ProtectValue(),
         default=ProtectSettings(),
         doc="Additional files and folders that its tools may not change, or `off` for no protection",
     )

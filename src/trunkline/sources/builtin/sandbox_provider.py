@@ -17,16 +17,16 @@ from trunkline.sources.builtin.sandbox import Sandbox
 from trunkline.sources.builtin.text_length import printable
 from trunkline.sources.builtin.tool import ToolFault, ToolWarning
 
-_TRIAL_S: Final = 10.0
+_PROBE_S: Final = 10.0
 _SHOWN: Final = 200
 _LOCKED: Final = 77
 # The folder must be as writable inside as it is outside: root has no power over other users' files inside.
-_TRIAL: Final = f'[ "$2" = no ] || [ -w "$1" ] || exit {_LOCKED}'
+_PROBE_SCRIPT: Final = f'[ "$2" = no ] || [ -w "$1" ] || exit {_LOCKED}'
 _REPAIR: Final = "see `sandbox` in the docs of the built-in tools"
 
 
-class TrialConditions(NamedTuple):
-    """What a trial depends on: while it stays the same, so does the outcome."""
+class ProbeConditions(NamedTuple):
+    """What a probe depends on: while it stays the same, so does the outcome."""
 
     program: str | None
     made_at: int = 0
@@ -58,9 +58,9 @@ class SandboxProvider:
         self._options = (root, env, hidden, own_files, settings, protected_files)
         self._commands = commands
         self._command_name = command_name
-        self._trying = asyncio.Lock()
+        self._probing = asyncio.Lock()
         self._sandbox: Sandbox | None = None
-        self._failed: TrialConditions | None = None
+        self._failed: ProbeConditions | None = None
         self.obstacle = ""
         """Why there is no sandbox; empty where there is one, or it is not known yet."""
         self.hint = ""
@@ -101,38 +101,38 @@ class SandboxProvider:
 
     async def _decide(self) -> bool:
         """Make the sandbox or find out why not, unless it is known. False where there is no root folder to try with."""
-        async with self._trying:
+        async with self._probing:
             if self._sandbox is not None:
                 return True
             conditions = await asyncio.to_thread(self._look)
             if conditions is not None and conditions != self._failed:
                 obstacle, hint = NOT_INSTALLED, INSTALL
                 if conditions.program is not None:
-                    obstacle, hint = await self._trial(conditions.program, writable=conditions.writable), _REPAIR
+                    obstacle, hint = await self._probe(conditions.program, writable=conditions.writable), _REPAIR
                 self.obstacle, self.hint = obstacle, hint
                 self._failed = conditions if obstacle else None
             return conditions is not None
 
-    def _look(self) -> TrialConditions | None:
+    def _look(self) -> ProbeConditions | None:
         if not os.path.isdir(self._root):  # noqa: PTH112
             return None
         program = find_program("bwrap", self._env.get("PATH", os.defpath), self._root)
         if program is None:
-            return TrialConditions(None)
-        return TrialConditions(program, os.stat(program).st_mtime_ns, os.access(self._root, os.W_OK))  # noqa: PTH116
+            return ProbeConditions(None)
+        return ProbeConditions(program, os.stat(program).st_mtime_ns, os.access(self._root, os.W_OK))  # noqa: PTH116
 
-    async def _trial(self, program: str, *, writable: bool) -> str:
-        """Try it. Returns why it cannot be used; empty when it can, and then it is kept."""
+    async def _probe(self, program: str, *, writable: bool) -> str:
+        """Probe it. Returns why it cannot be used; empty when it can, and then it is kept."""
         try:
             sandbox = await self._make(program)
         except OSError as error:
             return f"no folder for it: {error.strerror}"
-        argv = ["/bin/sh", "-c", _TRIAL, "sh", sandbox.root, "yes" if writable else "no"]
+        argv = ["/bin/sh", "-c", _PROBE_SCRIPT, "sh", sandbox.root, "yes" if writable else "no"]
         command = CommandSpec(
             argv=sandbox.wrap(argv, sandbox.root),
             env=sandbox.environment(),
             folder=sandbox.root,
-            timeout_s=_TRIAL_S,
+            timeout_s=_PROBE_S,
             label=f"the sandbox of {self._command_name}",
         )
         try:
@@ -168,7 +168,7 @@ def _obstacle_in(ended: CommandResult) -> str:
     if ended.how == "exited" and ended.code == 0:
         return ""
     if ended.how == "timed_out":
-        return f"`bwrap` did not end within {_TRIAL_S:g} s"
+        return f"`bwrap` did not end within {_PROBE_S:g} s"
     if ended.code == _LOCKED:
         return "inside one the root folder could not be written to, as its files belong to another user"
     words = printable((ended.output.head + ended.output.tail).decode("utf-8", "replace").strip().rpartition("\n")[2])

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Mode, Provider, ToolServer
+from trunkline.agents.providers.provider import LaunchPlan, LaunchRequest, Mode, Provider, ToolServer, UserSetup
 
 FOLDER = Path(__file__).with_name("golden")
 RUN = Path("/run/trunkline/run")
@@ -25,7 +25,7 @@ def launch_request(provider: Provider, mode: Mode, **keys: Any) -> LaunchRequest
         name: keys.pop(name) for name in ("texts", "command_outputs", "present", "entries", "environ") if name in keys
     }
     environ = fields.pop("environ", {"PATH": "/usr/bin"})
-    home = HomeSnapshot(folder=HOME, environ=environ, **fields)
+    home = UserSetup(folder=HOME, environ=environ, **fields)
     given: dict[str, Any] = {
         "program": f"/usr/bin/{provider.program}",
         "version": sorted(provider.verified)[-1],

@@ -85,9 +85,9 @@ def test_a_file_that_a_person_adds_to_the_system_prompt_is_refused_where_we_add_
 
 def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:
     environ = {"CLAUDE_CONFIG_DIR": "/etc/ada"}
-    home_query = CLAUDE.home_query(HOME, environ)
-    assert home_query.texts["state"] == Path("/etc/ada/.claude.json")
-    assert Path("/etc/ada/agents") in home_query.links
+    user_setup_query = CLAUDE.user_setup_query(HOME, environ)
+    assert user_setup_query.texts["state"] == Path("/etc/ada/.claude.json")
+    assert Path("/etc/ada/agents") in user_setup_query.links
     plan = CLAUDE.plan(launch_request(CLAUDE, "intercept", environ=environ))
     assert plan.env["CLAUDE_SECURESTORAGE_CONFIG_DIR"] == "/etc/ada"
 

@@ -153,8 +153,8 @@ def _place_of_ours(words: tuple[str, ...]) -> int:
 def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:
     environ = {"CODEX_HOME": "/etc/ada"}
     login = Path("/etc/ada/auth.json")
-    assert CODEX.home_query(HOME, environ).texts["config"] == Path("/etc/ada/config.toml")
-    assert login in CODEX.home_query(HOME, environ).links
+    assert CODEX.user_setup_query(HOME, environ).texts["config"] == Path("/etc/ada/config.toml")
+    assert login in CODEX.user_setup_query(HOME, environ).links
     plan = CODEX.plan(
         launch_request(CODEX, "intercept", **(USER | {"environ": environ, "present": frozenset({login})}))
     )

@@ -52,9 +52,9 @@ def test_the_plan_with_every_wish_and_nothing_of_the_users_is_as_written_down() 
 
 
 def test_its_home_may_be_elsewhere() -> None:
-    home_query = GEMINI.home_query(HOME, {"GEMINI_CLI_HOME": "/etc/ada"})
-    assert home_query.texts["settings"] == Path("/etc/ada/.gemini/settings.json")
-    assert home_query.folders == (Path("/etc/ada/.gemini"),)
+    user_setup_query = GEMINI.user_setup_query(HOME, {"GEMINI_CLI_HOME": "/etc/ada"})
+    assert user_setup_query.texts["settings"] == Path("/etc/ada/.gemini/settings.json")
+    assert user_setup_query.folders == (Path("/etc/ada/.gemini"),)
 
 
 def test_a_prompt_that_begins_with_a_slash_is_no_command_where_there_are_none() -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_run_with_settings_that_cannot_be_read(mode: Any, user: dict[
     with pytest.raises(GatewayError) as raised:
         GEMINI.plan(launch_request(GEMINI, mode, **user))
     assert raised.value.problem.where.startswith(f"{OWN}/settings.json")
-    assert OWN / "settings.json" in GEMINI.home_query(HOME, {}).links
+    assert OWN / "settings.json" in GEMINI.user_setup_query(HOME, {}).links
 
 
 def test_a_probe_knows_nothing_of_how_the_user_reaches_a_model() -> None:

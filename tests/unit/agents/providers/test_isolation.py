@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.agents.providers.isolation import json_text, merged, picked, read_config, user_text
-from trunkline.agents.providers.provider import HomeSnapshot
+from trunkline.agents.providers.provider import UserSetup
 from trunkline.core.errors import AGENT_FAILED, GatewayError
 
 
@@ -39,7 +39,7 @@ def test_what_is_no_object_is_told_with_its_place(text: str, where: str) -> None
 
 def test_a_file_that_is_there_and_cannot_be_read_is_told() -> None:
     place = Path("/home/user/x.json")
-    home = HomeSnapshot(folder=Path("/home/user"), environ={}, present=frozenset({place}))
+    home = UserSetup(folder=Path("/home/user"), environ={}, present=frozenset({place}))
     with pytest.raises(GatewayError) as raised:
         user_text(home, "x", place)
     assert raised.value.problem.where == str(place)

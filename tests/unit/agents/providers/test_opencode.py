@@ -66,9 +66,9 @@ def test_the_plan_with_every_wish_and_nothing_of_the_users_is_as_written_down() 
 
 def test_its_configuration_may_be_elsewhere() -> None:
     environ = {"XDG_CONFIG_HOME": "/etc/ada", "OPENCODE_CONFIG": "/srv/opencode.json"}
-    home_query = OPENCODE.home_query(HOME, environ)
-    assert home_query.texts["opencode.json"] == Path("/etc/ada/opencode/opencode.json")
-    assert home_query.texts["named"] == Path("/srv/opencode.json")
+    user_setup_query = OPENCODE.user_setup_query(HOME, environ)
+    assert user_setup_query.texts["opencode.json"] == Path("/etc/ada/opencode/opencode.json")
+    assert user_setup_query.texts["named"] == Path("/srv/opencode.json")
 
 
 def test_the_model_is_the_one_that_counts_most_among_the_users_files() -> None:
@@ -112,7 +112,7 @@ def test_nothing_is_run_with_a_configuration_that_cannot_be_read(user: dict[str,
     if "texts" not in user:  # of files, additive ones are left to OpenCode, which says what is wrong
         with pytest.raises(GatewayError):
             OPENCODE.plan(launch_request(OPENCODE, "additive", **user))
-    assert OWN / "opencode.json" in OPENCODE.home_query(HOME, {}).links
+    assert OWN / "opencode.json" in OPENCODE.user_setup_query(HOME, {}).links
 
 
 def test_our_tools_are_told_from_others_by_name() -> None:

@@ -104,7 +104,7 @@ async def test_one_that_does_not_work_here_is_not_used_and_its_words_are_told(tm
 
 
 async def test_one_that_hangs_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TRIAL_S", 0.3)
+    monkeypatch.setattr(module, "_PROBE_S", 0.3)
     async with scene_with(tmp_path, "auto") as scene:
         scene.install("#!/bin/sh\nexec /bin/sleep 1000\n")
         assert await scene.choice.get() is None
