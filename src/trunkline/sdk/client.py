@@ -24,10 +24,10 @@ from .threads import FunctionThreads, Starter
 __all__ = [
     "DEFAULT_GATEWAY",
     "App",
+    "AppThread",
     "CallCancelled",
     "Progress",
     "Refused",
-    "Running",
     "SchemaError",
     "Tool",
     "ToolError",
@@ -113,9 +113,9 @@ class App:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(self.run())
 
-    def run_in_thread(self) -> Running:
+    def run_in_thread(self) -> AppThread:
         """The same beside a main thread that is busy: a window, a notebook, a game. Returns at once."""
-        return Running(self.name, self._new_loop(), self._state)
+        return AppThread(self.name, self._new_loop(), self._state)
 
     def stop(self) -> None:
         """End `run`, from any thread. Without effect where nothing runs."""
@@ -138,7 +138,7 @@ class App:
             return self._loop
 
 
-class Running:
+class AppThread:
     """What `run_in_thread` returns. `stop` it, or use it in a `with`; it also ends with the program."""
 
     def __init__(self, app_name: str, loop: ConnectionLoop, state: RegistrationState) -> None:
@@ -170,7 +170,7 @@ class Running:
         if self._thread.is_alive():
             raise TimeoutError(f"`{self._app_name}` did not stop within {timeout_s:g} s")
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> AppThread:
         return self
 
     def __exit__(self, *_: object) -> None:
