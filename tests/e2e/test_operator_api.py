@@ -77,14 +77,14 @@ async def test_a_server_is_added_used_reconnected_and_removed_while_a_client_sta
 
             begun = await api.ask("POST", f"{SERVERS}/second/reconnect")
             assert begun.status == 202, begun.body
-            described(document, "ServerNamed").validate(json.loads(begun.body))
+            described(document, "ServerNameResponse").validate(json.loads(begun.body))
             await api.ready("second")
             assert not (await client.call("second_echo", {"text": "again"})).failed
             described(document, "Servers").validate(json.loads((await api.ask("GET", SERVERS)).body))
 
             removed = await api.ask("DELETE", f"{SERVERS}/second")
             assert removed.status == 200, removed.body
-            described(document, "ServerNamed").validate(json.loads(removed.body))
+            described(document, "ServerNameResponse").validate(json.loads(removed.body))
             assert list(await api.servers()) == ["first"]
             assert not [name for name in await client.tool_names() if name.startswith("second_")]
             assert problem_of(await api.ask("DELETE", f"{SERVERS}/second")) == (404, "TL413")

@@ -274,7 +274,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.remove_server,
         summary="Remove a server; its calls in flight may finish. A server of the file comes back with the next reload",
-        responses=(RouteResponse(200, "The server was removed", "ServerNamed"),),
+        responses=(RouteResponse(200, "The server was removed", "ServerNameResponse"),),
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.STATE_NOT_WRITTEN, errors.DRAINING),
     ),
     Route(
@@ -282,7 +282,9 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.reconnect,
         summary="Reconnect to a server, or restart its process",
-        responses=(RouteResponse(202, "The attempt has begun; the list of servers shows the outcome", "ServerNamed"),),
+        responses=(
+            RouteResponse(202, "The attempt has begun; the list of servers shows the outcome", "ServerNameResponse"),
+        ),
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.SOURCE_DISABLED, errors.DRAINING),
     ),
     Route(
@@ -308,7 +310,7 @@ ROUTES: Final = (
         credential="operator",
         handler=lambda to: to.operator.leave_service,
         summary="Remove a registered service; its calls in flight may finish",
-        responses=(RouteResponse(200, "The service was removed", "ServerNamed"),),
+        responses=(RouteResponse(200, "The service was removed", "ServerNameResponse"),),
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.DRAINING),
     ),
     Route(
@@ -317,7 +319,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.put_session_token,
         summary="Set the token sent to services for a session or principal; it is kept in memory and never shown",
         body="SessionToken",
-        responses=(RouteResponse(200, "Used from the next call on", "SessionNamed"),),
+        responses=(RouteResponse(200, "Used from the next call on", "SessionIdResponse"),),
         problems=(errors.INVALID_PARAMS, errors.UNSUPPORTED_MEDIA, errors.TOO_MANY_SESSIONS, errors.DRAINING),
     ),
     Route(

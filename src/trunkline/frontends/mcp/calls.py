@@ -11,7 +11,7 @@ from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.mcp.clients import InFlightCalls
 from trunkline.frontends.mcp.notifications import forward_notification
 from trunkline.frontends.mcp.requests import RequestContext, Responder, own_result, refuse, respond, text_or_none
-from trunkline.frontends.mcp.server_requests import InputLoop
+from trunkline.frontends.mcp.server_requests import InputRequiredLoop
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,
@@ -61,10 +61,10 @@ class RoutedCall(RequestContext):
     """A request, and its call where one server answers it.
 
     `suspended` is set once a server's request was passed to a modern client: the response may then go to a later
-    request. `input_loop` is set while a legacy client is asked for the input that a modern server needs.
+    request. `input_required_loop` is set while a legacy client is asked for the input that a modern server needs.
     """
 
-    __slots__ = ("_router", "_suspended_calls", "call", "input_loop", "suspended")
+    __slots__ = ("_router", "_suspended_calls", "call", "input_required_loop", "suspended")
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class RoutedCall(RequestContext):
         self.call: Call | None = None
         self.suspended: SuspendedCall | None = None
         self._suspended_calls = suspended_calls
-        self.input_loop: InputLoop | None = None
+        self.input_required_loop: InputRequiredLoop | None = None
 
     def call_tool(self, router: Router) -> None:
         """Handle `tools/call`, the one method where every microsecond counts."""
@@ -188,11 +188,11 @@ class RoutedCall(RequestContext):
         if self.suspended is not None:
             self.suspended.ended(call)
         elif type(call.outcome) is NeedsInput and self.session is not None:
-            if self.input_loop is None:
-                self.input_loop = InputLoop(self)
-            self.input_loop.continue_with(call.source, call.outcome.raw)
+            if self.input_required_loop is None:
+                self.input_required_loop = InputRequiredLoop(self)
+            self.input_required_loop.continue_with(call.source, call.outcome.raw)
         else:
-            self.input_loop = None
+            self.input_required_loop = None
             self.calls.remove(self.key)
             self.respond(call)
 

@@ -234,7 +234,7 @@ _MAX_PAUSE_S: Final = 5.0
 _CANCEL: Final = b'{"action":"cancel"}'
 
 
-class InputLoop:
+class InputRequiredLoop:
     """Gets the input that a modern server requires from a legacy client, and sends the request again with it.
 
     Each round is a call of its own. The client sees one request with server requests in between, as in its own era.
@@ -320,7 +320,7 @@ class InputLoop:
 
     def _end(self) -> None:
         self._over = True
-        self._routed.input_loop = None
+        self._routed.input_required_loop = None
         self._routed.calls.remove(self._routed.key)
         if self._pause is not None:
             self._pause.cancel()

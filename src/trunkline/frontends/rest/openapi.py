@@ -152,7 +152,7 @@ class ServerAddedBody(Body):
     persisted: bool
 
 
-class ServerNamedBody(Body):
+class ServerNameResponseBody(Body):
     name: ServerName
     hint: Omittable[str] = UNSET
 
@@ -177,7 +177,7 @@ class SessionTokenBody(Body):
     token: Annotated[str, about("What follows `Authorization: Bearer`")]
 
 
-class SessionNamedBody(Body, rename="camel"):
+class SessionIdResponseBody(Body, rename="camel"):
     session_id: Annotated[str, about("What services know the session by")]
 
 
