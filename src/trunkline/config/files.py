@@ -105,14 +105,14 @@ def _same_folder(one: Path, other: Path) -> bool:
 _ROOT: Final = 0
 
 
-class WritablePath(NamedTuple):
+class InsecurePath(NamedTuple):
     """A path that others can write: a message about it, and a hint how to change that."""
 
     message: str
     hint: str
 
 
-def writable_by_others(path: Path, *, beyond: Path | None = None) -> Iterator[WritablePath]:
+def writable_by_others(path: Path, *, beyond: Path | None = None) -> Iterator[InsecurePath]:
     """The file or folder at `path`, if it exists, and folders above it in which others could replace it.
 
     Folders that are also above `beyond` are left out: they have been checked.
@@ -137,7 +137,7 @@ def _above(path: Path) -> Iterable[Path]:
     return dict.fromkeys((*path.parents, *real.parents))
 
 
-def _check_writable(path: Path, *, whole: bool) -> Iterator[WritablePath]:
+def _check_writable(path: Path, *, whole: bool) -> Iterator[InsecurePath]:
     """`whole` is for the path itself; in a folder above it, the sticky bit keeps others from replacing its files."""
     try:
         status = path.stat()
@@ -153,7 +153,7 @@ def _check_writable(path: Path, *, whole: bool) -> Iterator[WritablePath]:
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         who = "Every user" if others else f"The group {_group_name(status.st_gid)}"
         remedy = f"remove that permission: `chmod {group}{others}-w {shlex.quote(str(path))}`"
-        yield WritablePath(f"{who} can write to the {kind} {path}", remedy)
+        yield InsecurePath(f"{who} can write to the {kind} {path}", remedy)
 
 
 def _has_others(gid: int) -> bool:

@@ -214,14 +214,13 @@ class Call(Request):
 
     `reply` takes the call once it has ended. `on_server_request` takes the requests that its server makes of the client
     meanwhile; it is None if the client cannot be asked. While `open_server_requests` is not zero the deadline rests;
-    `paused_s` is for how long it has. `asked_client` stays set, because the result then depends on the client's answer
-    and must not be cached. `headers` are sent beside the body to an HTTP server.
+    `paused_s` is for how long it has. `sent_server_request` stays set, because the result then depends on the client's
+    answer and must not be cached. `headers` are sent beside the body to an HTTP server.
     """
 
     __slots__ = (
         "admission",
         "admitted",
-        "asked_client",
         "caller",
         "headers",
         "keeper",
@@ -231,6 +230,7 @@ class Call(Request):
         "progressed_at",
         "reply",
         "retried",
+        "sent_server_request",
         "source",
         "started_at",
         "timeout_s",
@@ -252,7 +252,6 @@ class Call(Request):
         self.caller = caller
         self.reply = reply
         self.admitted = False
-        self.asked_client = False
         self.admission: AdmissionControl | None = None
         self.headers: list[tuple[bytes, bytes]] | None = None
         self.keeper: Keeper | None = None
@@ -260,6 +259,7 @@ class Call(Request):
         self.open_server_requests = 0
         self.paused_s = 0.0
         self.retried = False
+        self.sent_server_request = False
         self.source = ""
         self.tool = ""
         self.timeout_s = 0.0
@@ -282,7 +282,7 @@ class Call(Request):
         """The server asked the client something: the clock stops."""
         if not self.open_server_requests:
             self.paused_s -= monotonic()
-        self.asked_client = True
+        self.sent_server_request = True
         self.open_server_requests += 1
 
     def server_request_closed(self) -> None:

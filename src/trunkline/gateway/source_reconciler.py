@@ -131,11 +131,11 @@ class SourceReconciler:
     def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
         """Build a source, or a stand-in that is down and says why."""
         if isinstance(section, UnreadySource):
-            return _MissingSettings(section.obstacles)
+            return _UnconfiguredSource(section.obstacles)
         try:
             return load_kind(section.kind).build(name, section, replace(self._context, redact=redact))
         except Exception as error:
-            return _BuildFailed(error)
+            return _UnbuildableSource(error)
 
     def _redact_for(self, source_run: _RunningSource) -> Redact:
         """A function that hides secrets in a source's text; a registered service has secrets of its own."""
@@ -210,7 +210,7 @@ class SourceReconciler:
             await asyncio.wait(tasks, timeout=_STOP_S)
 
 
-class _BuildFailed(ToolsOnlySource):
+class _UnbuildableSource(ToolsOnlySource):
     """A stand-in for a source that could not be built."""
 
     def __init__(self, error: Exception) -> None:
@@ -223,7 +223,7 @@ class _BuildFailed(ToolsOnlySource):
         call.finish(Failure(Problem(code=SOURCE_DOWN, message=f"Server {call.source} is down", source=call.source)))
 
 
-class _MissingSettings(_BuildFailed):
+class _UnconfiguredSource(_UnbuildableSource):
     """A stand-in for a source whose settings lack something, such as a variable, until a reload provides it."""
 
     def __init__(self, obstacles: Sequence[str]) -> None:

@@ -88,9 +88,9 @@ def _status(
     snapshot = catalog.snapshot(admission.name) or Snapshot()
     beside_tools = offered_beside_tools(catalog, admission.name)
     try:
-        info = msgspec.json.decode(snapshot.server_info, type=_Info)
+        info = msgspec.json.decode(snapshot.server_info, type=_ServerInfo)
     except msgspec.MsgspecError:
-        info = _Info()
+        info = _ServerInfo()
     return ServerStatus(
         name=admission.name,
         kind=admission.options.kind,
@@ -109,7 +109,7 @@ def _status(
     )
 
 
-class _Info(msgspec.Struct):
+class _ServerInfo(msgspec.Struct):
     name: str = ""
     version: str = ""
 

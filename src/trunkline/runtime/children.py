@@ -19,7 +19,7 @@ from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError, P
 from trunkline.runtime.deadlines import TimeLimit
 from trunkline.runtime.processes import sees_all_processes
 from trunkline.runtime.supervisor_channel import close_all
-from trunkline.runtime.supervisor_client import Child, GuardedProgram, HeldFolder, Limits, SupervisorClient
+from trunkline.runtime.supervisor_client import Child, CleanupFolder, GuardedProgram, Limits, SupervisorClient
 
 if TYPE_CHECKING:
     from trunkline.runtime.launch import Launch
@@ -63,7 +63,7 @@ class Children:
         self._on_fault: Callable[[str], None] = on_fault or (lambda _: None)
         self._spawning = asyncio.Semaphore(_SPAWNS_AT_ONCE)
         self._clients: list[SupervisorClient] = []  # the last may be in use; the others died and are cleaned up after
-        self._held: dict[bytes, HeldFolder] = {}
+        self._cleanup_folders: dict[bytes, CleanupFolder] = {}
         self._closed = False
 
     @property
@@ -114,14 +114,14 @@ class Children:
         Raises `GatewayError` when the supervisor cannot be started.
         """
         status = folder.lstat()
-        held = HeldFolder(os.fsencode(folder), status.st_dev, status.st_ino)
-        self._current_client(label).hold(held)
-        self._held[held.path] = held
+        cleanup_folder = CleanupFolder(os.fsencode(folder), status.st_dev, status.st_ino)
+        self._current_client(label).hold(cleanup_folder)
+        self._cleanup_folders[cleanup_folder.path] = cleanup_folder
 
     def release(self, folder: Path) -> None:
         """Tell the supervisor that this folder is gone, or no longer to be removed."""
         path = os.fsencode(folder)
-        self._held.pop(path, None)
+        self._cleanup_folders.pop(path, None)
         for client in self._clients:
             client.release(path)
 
@@ -156,8 +156,8 @@ class Children:
                 self._clients.append(SupervisorClient(portable=self._portable, on_fault=self._on_fault))
             except OSError as error:
                 raise no_resources(label, "cannot start the supervisor of child processes", error.errno or 0) from error
-            for held in self._held.values():
-                self._clients[-1].hold(held)
+            for cleanup_folder in self._cleanup_folders.values():
+                self._clients[-1].hold(cleanup_folder)
         return self._clients[-1]
 
     async def _wait_started(self, child: Child, command: str, cwd: str | int | None, label: str) -> None:

@@ -124,7 +124,7 @@ class HttpPool:
         self._dial()
 
     @property
-    def crowded(self) -> bool:
+    def at_capacity(self) -> bool:
         """Whether so many requests wait that only callers that can be told to wait should send more."""
         return len(self._waiting) >= MAX_WAITING
 

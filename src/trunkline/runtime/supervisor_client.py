@@ -61,7 +61,7 @@ class Exceeded(NamedTuple):
         return f"had {self.used:,} processes, and `limits.processes` is {self.allowed:,}"
 
 
-class HeldFolder(NamedTuple):
+class CleanupFolder(NamedTuple):
     """A folder that the supervisor removes at the end, identified by device and inode."""
 
     path: bytes
@@ -161,7 +161,7 @@ class SupervisorClient:
         self.send("spawn", child.id, (argv, environment | {TAG.encode(): child.tag.encode()}, *rest), descriptors)
         return child
 
-    def hold(self, folder: HeldFolder) -> None:
+    def hold(self, folder: CleanupFolder) -> None:
         """Have the supervisor remove this folder when the channel closes."""
         self.send("hold", 0, tuple(folder))
 

@@ -71,7 +71,7 @@ class ToolPatterns:
         return self._match(tool.address) is not None or (exposed is not None and self._match(exposed) is not None)
 
 
-class SearchEngine:
+class SearchBackend:
     """Loads numpy, the index and the encoder in a thread when somebody first searches.
 
     `segment_cache` is None until it is loaded, and again when semantic search is switched on or off. `encoder_loaded`
@@ -181,21 +181,21 @@ class Finder:
     def __init__(self, settings: SearchSettings, state_dir: Path, note: Callable[[str], None]) -> None:
         self._settings = settings
         self._note = note
-        self._engine = SearchEngine(
+        self._backend = SearchBackend(
             semantic=settings.semantic, state_dir=state_dir, on_progress=self._schedule_refresh, note=note
         )
         self._indexes: dict[Catalog, _Indexed] = {}
         self._refreshing: asyncio.TimerHandle | None = None
 
     def adopt(self, settings: SearchSettings) -> None:
-        if self._engine.switch(semantic=settings.semantic) or settings.tags != self._settings.tags:
+        if self._backend.switch(semantic=settings.semantic) or settings.tags != self._settings.tags:
             for indexed in self._indexes.values():
                 indexed.version = _OUTDATED
         self._settings = settings
 
     def prepare(self, catalog: Catalog) -> None:
         """Index a catalog that will be searched soon."""
-        self._engine.when_loaded(lambda: self._indexed(catalog))
+        self._backend.when_loaded(lambda: self._indexed(catalog))
 
     def search(self, catalog: Catalog, query: str, tags: Sequence[str], then: OnFound) -> None:
         """Call `then` with what matches. No search waits for the encoder: until tools have vectors, words decide."""
@@ -206,14 +206,14 @@ class Finder:
         """Wait until every tool has its vector."""
         end = time.monotonic() + timeout_s
         self.prepare(catalog)
-        while time.monotonic() < end and not (self._engine.closed or self._is_settled(catalog)):
+        while time.monotonic() < end and not (self._backend.closed or self._is_settled(catalog)):
             await asyncio.sleep(_POLL_S)
 
     async def close(self) -> None:
         """End all threads. Whoever still waits for a search gets no answer."""
         if self._refreshing is not None:
             self._refreshing.cancel()
-        await self._engine.close()
+        await self._backend.close()
 
     # -- indexing -------------------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class Finder:
 
     def _begin(self, catalog: Catalog, waiting: list[Callable[[_Indexed], None]]) -> _Indexed:
         entries = server_tools(catalog)
-        segment_cache = self._engine.segment_cache
+        segment_cache = self._backend.segment_cache
         assert segment_cache is not None
         index = segment_cache.begin(_groups(catalog, entries), _tagging(self._settings.tags))
         indexed = _Indexed(catalog, catalog.version, entries, index, waiting)
@@ -246,7 +246,7 @@ class Finder:
         """Do one step now, and the rest a little at a time between other work. An index that was replaced is left
         alone: its successor reuses its segments."""
         current = self._indexes.get(indexed.catalog, indexed)
-        if self._engine.closed or current is not indexed:
+        if self._backend.closed or current is not indexed:
             return
         try:
             working = indexed.index.step()
@@ -264,7 +264,7 @@ class Finder:
 
     def _schedule_refresh(self) -> None:
         """Refresh soon, once for many small batches of vectors: each refresh looks at every tool."""
-        if self._refreshing is None and not self._engine.closed:
+        if self._refreshing is None and not self._backend.closed:
             self._refreshing = asyncio.get_running_loop().call_later(_REFRESH_S, self._refresh)
 
     def _refresh(self) -> None:
@@ -297,26 +297,26 @@ class Finder:
             else:
                 indexed.waiting.append(ready)
 
-        self._engine.when_loaded(loaded)
+        self._backend.when_loaded(loaded)
 
     def _search(self, indexed: _Indexed, query: str, tags: Sequence[str], then: OnFound) -> None:
         def rank(vector: Floats | None) -> None:
             then(_search_result(indexed, query, vector, tags))
 
-        vectors = self._engine.vectors
-        if vectors is None or not self._engine.encoder_loaded:
+        vectors = self._backend.vectors
+        if vectors is None or not self._backend.encoder_loaded:
             rank(None)
         else:
             vectors.query(query, rank)
 
     def _is_settled(self, catalog: Catalog) -> bool:
-        if self._engine.segment_cache is None:
+        if self._backend.segment_cache is None:
             return False
         indexed = self._indexed(catalog)
-        if indexed.index.working or self._engine.vectors is None:
+        if indexed.index.working or self._backend.vectors is None:
             return not indexed.index.working
-        return self._engine.encoder_loaded is False or (
-            self._engine.encoder_loaded is True and indexed.index.vectors_known
+        return self._backend.encoder_loaded is False or (
+            self._backend.encoder_loaded is True and indexed.index.vectors_known
         )
 
 

@@ -53,7 +53,7 @@ def make_exporter(
 
 
 @dataclass(frozen=True, slots=True)
-class Collector:
+class CollectorEndpoint:
     """The address of a collector. The headers may hold credentials."""
 
     url: str
@@ -61,7 +61,7 @@ class Collector:
     timeout_s: float
 
 
-def collector_of(endpoint: str, environ: Mapping[str, str], report: Report) -> Collector:
+def collector_of(endpoint: str, environ: Mapping[str, str], report: Report) -> CollectorEndpoint:
     """The collector of the configuration, else that of the environment, else that of this machine."""
     traces, general = (environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT", "").strip() for name in ("TRACES_", ""))
     url = with_path(endpoint) or traces or (f"{general.rstrip('/')}{TRACES_PATH}" if general else "")
@@ -69,7 +69,7 @@ def collector_of(endpoint: str, environ: Mapping[str, str], report: Report) -> C
         report("warning", f"The endpoint for traces in the environment is not used: {wrong[0]}; {wrong[1]}")
         url = ""
     headers = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
-    return Collector(url or LOCAL_COLLECTOR + TRACES_PATH, tuple(_headers(headers)), _timeout_s(environ))
+    return CollectorEndpoint(url or LOCAL_COLLECTOR + TRACES_PATH, tuple(_headers(headers)), _timeout_s(environ))
 
 
 def with_path(endpoint: str) -> str:

@@ -36,7 +36,7 @@ def test_a_server_request_that_its_server_takes_back_gets_no_response() -> None:
 def test_the_calls_behind_it_rest_and_then_have_their_time_again() -> None:
     calls = (open_call(), open_call())
     server_request = ServerRequest("s", ROOTS_LIST, b"{}", lambda ending, raw: None, calls)
-    assert [(call.open_server_requests, call.asked_client, call.progressed_at) for call in calls] == [
+    assert [(call.open_server_requests, call.sent_server_request, call.progressed_at) for call in calls] == [
         (1, True, 0.0)
     ] * 2
     server_request.refuse(b"{}")

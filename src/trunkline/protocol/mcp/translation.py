@@ -45,7 +45,7 @@ INTERNAL: Final = -32603
 _TO_LEGACY: Final = {-32020: INTERNAL, -32021: INVALID_PARAMS, -32022: INTERNAL}
 
 
-class _Typed(msgspec.Struct):
+class _ContentBlockType(msgspec.Struct):
     type: str = ""
 
 
@@ -53,13 +53,13 @@ class _Schema(msgspec.Struct):
     type: Raw = Raw(b"null")
 
 
-class _ToolHead(msgspec.Struct, rename="camel"):
+class _ToolOutputSchema(msgspec.Struct, rename="camel"):
     output_schema: Raw | UnsetType = UNSET
 
 
-_decode_typed: Final = msgspec.json.Decoder(_Typed).decode
+_decode_block_type: Final = msgspec.json.Decoder(_ContentBlockType).decode
 _decode_schema: Final = msgspec.json.Decoder(_Schema).decode
-_decode_tool: Final = msgspec.json.Decoder(_ToolHead).decode
+_decode_tool_output_schema: Final = msgspec.json.Decoder(_ToolOutputSchema).decode
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def _text_block(text: str, instead_of: Members) -> bytes:
 def _with_text(content: Json | Raw, structure: bytes) -> bytes:
     """The content with the structure as text too: most servers include a copy, otherwise we add one."""
     blocks = decode_list(content)
-    if any(_decode_typed(block).type == "text" for block in blocks):
+    if any(_decode_block_type(block).type == "text" for block in blocks):
         return bytes(content)
     return _encode_list([*blocks, encode({"type": "text", "text": structure.decode()})])
 
@@ -179,7 +179,7 @@ def downgraded_tools(listing: bytes, version: str) -> bytes:
 
 
 def _downgraded_tool(tool: Raw, version: str) -> Json | Raw:
-    schema = _decode_tool(tool).output_schema
+    schema = _decode_tool_output_schema(tool).output_schema
     if schema is UNSET:
         return tool
     if version not in _WITHOUT_STRUCTURE:

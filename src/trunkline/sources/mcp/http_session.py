@@ -72,7 +72,7 @@ class BaseHttpSession(UpstreamSession):
 
     def _write_answer(self, message: bytes) -> None:
         """Drop answers that a server requests without reading them, which would fill our memory."""
-        if self.pool.crowded:
+        if self.pool.at_capacity:
             self._count("unread_messages_dropped")
         else:
             super()._write_answer(message)

@@ -62,7 +62,7 @@ class ServerListing:
         self._declared: frozenset[ListName] = frozenset(
             name for name in LISTS if session.server.declares(KINDS[name].capability)
         )
-        self._asked_at: dict[ListName, float] = {}
+        self._requested_at: dict[ListName, float] = {}
         self._fetching: dict[ListName, asyncio.Task[FetchedList]] = {}
         self._wanted: set[ListName] = set()
         self._relisting: asyncio.Task[None] | None = None
@@ -83,7 +83,7 @@ class ServerListing:
 
     def changed(self, method: str) -> None:
         """Fetch the lists that a notification names; all of them if none was ever fetched."""
-        self._want(LISTS if not self._asked_at else _CHANGED[method])
+        self._want(LISTS if not self._requested_at else _CHANGED[method])
 
     def list_tools_then(self, then: Callable[[], None]) -> None:
         """Fetch the tools again; call `then` when they are there or cannot be fetched."""
@@ -102,7 +102,7 @@ class ServerListing:
 
     def refresh(self) -> None:
         """Fetch lists again that have expired, or whose changes the server never announces."""
-        self._want([name for name in self._asked_at if self._is_stale(name)])
+        self._want([name for name in self._requested_at if self._is_stale(name)])
 
     async def close(self) -> None:
         self._closed = True
@@ -125,7 +125,7 @@ class ServerListing:
         freshness = self._known[name].freshness
         ttl_s = 0.0 if freshness is None else freshness.ttl_ms / 1000
         announces = self._session.server.declares(KINDS[name].capability, "listChanged")
-        return (ttl_s > 0 or not announces) and time.monotonic() - self._asked_at[name] > max(ttl_s, _FRESH_S)
+        return (ttl_s > 0 or not announces) and time.monotonic() - self._requested_at[name] > max(ttl_s, _FRESH_S)
 
     def _want(self, names: Collection[ListName]) -> None:
         """Start a round, unless one is running: that is followed by another one."""
@@ -185,7 +185,7 @@ class ServerListing:
         before = self._fetching.pop(name, None)
         if before is not None:
             before.cancel()
-        self._asked_at[name] = time.monotonic()
+        self._requested_at[name] = time.monotonic()
         task = self._fetching[name] = self._loop.create_task(fetch_list(self._session, KINDS[name]))
         return task
 
