@@ -1,7 +1,8 @@
-"""Refuses calls with path traversal in their parameters, for sources that guard paths.
+"""The option `guard.path_traversal` of a source: calls with path traversal are refused (docs/sources/service.md).
 
-The guard reads the bytes that are sent, string by string, member names as well as values. Nothing is parsed into a tree
-that another parser could build differently, and nothing is encoded again (docs/adr/0020).
+The guard reads the bytes that are sent, string by string, names of members as well as values: the parameters of the
+call and its `_meta`. Nothing is parsed into a tree that another parser could build differently, and nothing is encoded
+again (docs/adr/0020).
 
 Short calls are checked at once. Megabytes may take a second or more, so long calls are checked in a thread, one after
 the other, and the memory of those that wait is limited.
@@ -19,6 +20,7 @@ import msgspec
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Problem
+from trunkline.protocol.jsonrpc import encode_members
 from trunkline.router.admission import Deadlines, retry_later
 from trunkline.router.sanitizing import JSON_STRING
 from trunkline.runtime.safe_callbacks import resume_safely
@@ -30,6 +32,7 @@ _MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
 class _Check(NamedTuple):
     call: Call
     start: int
+    size_bytes: int
     go_on: Callable[[], None]
 
 
@@ -49,10 +52,12 @@ class PathGuard:
         return len(self._waiting) + (self._running is not None)
 
     def stops(self, call: Call, start: int, timeout_s: float, go_on: Callable[[], None]) -> bool:
-        """Check the parameters from `start` on. Returns True if the call was refused, or is held to be checked. A call
-        that was held goes on by way of `go_on` if it passes."""
-        if len(call.params) > _LONG_BYTES and may_traverse(bytes(call.params)):
-            self._take(_Check(call, start, go_on), timeout_s)
+        """Check the parameters from `start` on, and `_meta`. Returns True if the call was refused, or is held to be
+        checked. A call that was held goes on by way of `go_on` if it passes."""
+        meta = sent_meta(call)
+        size_bytes = len(call.params) + len(meta)
+        if size_bytes > _LONG_BYTES and (may_traverse(bytes(call.params)) or may_traverse(meta)):
+            self._take(_Check(call, start, size_bytes, go_on), timeout_s)
             return True
         problem = traversal_problem(call, start)
         if problem is not None:
@@ -68,19 +73,19 @@ class PathGuard:
 
     def _take(self, check: _Check, timeout_s: float) -> None:
         call = check.call
-        if self._waiting_bytes + len(call.params) > _MAX_WAITING_BYTES:
+        if self._waiting_bytes + check.size_bytes > _MAX_WAITING_BYTES:
             message = "Too many long calls are waiting to be checked for path traversal"
             call.finish(Failure(retry_later(QUEUE_FULL, message, call)))
             return
         self._deadlines.set(call, timeout_s)
         self._waiting.append(check)
-        self._waiting_bytes += len(call.params)
+        self._waiting_bytes += check.size_bytes
         self._next()
 
     def _next(self) -> None:
         while self._running is None and self._waiting:
             check = self._waiting.popleft()
-            self._waiting_bytes -= len(check.call.params)
+            self._waiting_bytes -= check.size_bytes
             if not check.call.done:
                 self._running = self._loop.run_in_executor(None, traversal_problem, check.call, check.start)
                 self._running.add_done_callback(lambda found, check=check: self._checked(check, found))
@@ -105,38 +110,49 @@ _TOKEN: Final = re.compile(JSON_STRING.pattern + rb"|[{}\[\],:]", re.DOTALL)
 _IS_NAME: Final = re.compile(rb"\s*:")
 _SHOWN_NAME: Final = re.compile(r"[\w -]{1,40}\Z")
 _SHOWN_CHARACTERS: Final = 120
+_HINT: Final = "write the path without `..`"
+_META_HINT: Final = "`_meta` is checked like the arguments: write the path without `..`"
 
 
 def traversal_problem(call: Call, start: int = 0) -> Problem | None:
-    """Find path traversal in the parameters of a call, from `start` on."""
-    params = bytes(call.params)
-    if not may_traverse(params):
+    """Find path traversal in what is sent of a call: its parameters from `start` on, and its `_meta`."""
+    place, hint = _traversing_string(bytes(call.params), start), _HINT
+    if not place:
+        place, hint = _traversing_string(sent_meta(call), 0), _META_HINT
+    if not place:
         return None
-    for literal in JSON_STRING.finditer(params, start):
+    message = f"Path traversal in {place}"
+    return Problem(code=PATH_TRAVERSAL, message=message, source=call.source, tool=call.tool, hint=hint)
+
+
+def sent_meta(call: Call) -> bytes:
+    """The `_meta` that is passed on with a call, as a member of an object; empty if there is none."""
+    return encode_members({"_meta": encode_members(call.meta)}) if call.meta else b""
+
+
+def _traversing_string(json: bytes, start: int) -> str:
+    """Where the first string with path traversal stands, without its text; empty if there is none."""
+    if not may_traverse(json):
+        return ""
+    for literal in JSON_STRING.finditer(json, start):
         if _traverses(literal[0]):
-            path = _path(params, literal.start())  # says where the string stands, without its text
-            place = f"`{path}`"
-            if _IS_NAME.match(params, literal.end()) is not None:
-                place = f"a name in {place}" if path else "a name"
-            return Problem(
-                code=PATH_TRAVERSAL,
-                message=f"Path traversal in {place}",
-                source=call.source,
-                tool=call.tool,
-                hint="write the path without `..`",
-            )
-    return None
+            path = _path(json, literal.start())
+            if _IS_NAME.match(json, literal.end()) is None:
+                return f"`{path}`"
+            return f"a name in `{path}`" if path else "a name"
+    return ""
 
 
-def may_traverse(params: bytes) -> bool:
-    """Whether the parameters may have traversal or anything escaped; a quick test, which most calls fail."""
+def may_traverse(json: bytes) -> bool:
+    """A quick test, false for most calls. Where it is false, no string has traversal, however it is read: there are no
+    two dots in a row, and nothing that could be decoded, replaced or dropped to make them."""
     return (
-        b".." in params
-        or b"\\" in params
-        or b"%" in params
-        or b"&" in params  # begins an HTML entity: `&#46;` is a dot
-        or b"\x7f" in params  # the one invisible ASCII character that JSON allows unescaped: some readers drop it
-        or not params.isascii()
+        b".." in json
+        or b"\\" in json
+        or b"%" in json
+        or b"&" in json  # begins an HTML entity: `&#46;` is a dot
+        or b"\x7f" in json  # the one invisible ASCII character that JSON allows unescaped: some readers drop it
+        or not json.isascii()
     )
 
 

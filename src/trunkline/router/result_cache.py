@@ -79,8 +79,8 @@ class _Dependencies(NamedTuple):
 @dataclass(slots=True)
 class _SourceCache:
     """The entries of one source. `writes` counts the calls in flight that may change what reads return. `generation`
-    increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` a write whose end
-    is unknown may still take effect."""
+    increases whenever entries are dropped: a read that began before is not cached. Before `settled_at` a write that
+    failed may still take effect."""
 
     dependencies: _Dependencies
     generation: int = 0
@@ -223,7 +223,7 @@ class ResultCache:
 
 class _Keeper:
     """Sees how a call ends: the result of a read, which has a key, is cached unless entries of its source are dropped
-    meanwhile; a call without may change what reads return."""
+    meanwhile; a call without a key may change what reads return."""
 
     __slots__ = ("_cache", "_generation", "_key", "_source_cache")
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.support.waiting import at_most
 from tests.unit.router.fakes import RouterRig, problem_of
 
 from trunkline.core.call import Call, Caller
@@ -75,6 +77,41 @@ async def test_what_is_sent_beside_the_arguments_is_checked_too(tmp_path: Path, 
     source = rig.add("files", "read", guards_paths=True)
     rig.call("files.read", {"arguments": {}, **members})
     assert all(b".." not in bytes(call.params) for call in source.held)
+
+
+@pytest.mark.parametrize(
+    ("meta", "where"),
+    [
+        ({"cwd": "../../etc"}, "`_meta.cwd`"),
+        ({"fine": 1, "deep": {"list": ["x", "..%2fx"]}}, "`_meta.deep.list[1]`"),
+        ({"..": 1}, "a name in `_meta`"),
+        ({"cwd": "../x", "padding": "x" * 40_000}, "`_meta.cwd`"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+@pytest.mark.law
+async def test_what_is_sent_in_meta_is_checked_too(tmp_path: Path, meta: dict[str, Any], where: str, kind: str) -> None:
+    rig = RouterRig(tmp_path)
+    source = rig.add("notes", "read", guards_paths=True)
+    rig.serve("notes", tools=["read"], prompts=["review"])
+    raw = {name: msgspec.json.encode(value) for name, value in meta.items()}
+
+    def ask(meta: dict[str, bytes]) -> Call:
+        if kind == "prompt":
+            return rig.request("prompts/get", {"name": "review"}, meta=meta)
+        return rig.router.call_tool(Caller(), "notes.read", {}, rig.replies.append, meta=meta)
+
+    call = ask(raw)
+    async with asyncio.timeout(at_most(60)):
+        while not call.done and not source.held:
+            await asyncio.sleep(0.001)
+    problem = problem_of(call)
+    assert (problem.code, problem.executed) == (PATH_TRAVERSAL, "no")
+    assert problem.message == f"Path traversal in {where}"
+    assert "`_meta`" in problem.hint
+    assert not source.held
+    fine = ask({"cwd": b'"a/b"', "traceparent": b'"00-1-2-01"'})
+    assert source.held == [fine]
 
 
 async def test_the_arguments_of_a_call_that_may_pass_are_sent_as_they_were_written(tmp_path: Path) -> None:
