@@ -27,7 +27,8 @@ def outdated(pages: Mapping[Path, Mapping[str, str]]) -> Iterator[str]:
         if filled(text, contents) != text:
             yield f"{path.name} is not current"
         for name in contents.keys() - set(regions_of(text)):
-            yield f"{path.name} has no part `{name}`: add a section with <!-- begin: {name} --> and <!-- end: {name} -->"
+            marks = f"<!-- begin: {name} --> and <!-- end: {name} -->"
+            yield f"{path.name} has no part `{name}`: add a section with {marks}"
 
 
 def main(tool: str, pages: Mapping[Path, Mapping[str, str]], arguments: list[str]) -> int:
