@@ -653,7 +653,7 @@ class Lines {
     this.#rest.push(piece);
     this.#size += piece.length;
     if (this.#size > MAX_LINE_BYTES) {
-      this.log("warning", `The gateway sent a line of more than ${MAX_LINE_BYTES} bytes, which is left out`);
+      this.log("warning", `The gateway sent a line of more than ${MAX_LINE_BYTES} bytes, which is ignored`);
       this.#forget();
       this.#skipping = true;
     }

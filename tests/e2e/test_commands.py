@@ -315,7 +315,7 @@ def test_a_token_is_found_in_the_file_or_the_environment_and_a_wrong_one_is_told
         assert named.returncode == 0
         right = trunkline("call", "s_echo", "--url", url, cwd=outside, env={"TRUNKLINE_TOKEN": "let-me-in"})
         assert right.returncode == 0
-        for env, said in (({}, "asks for a token"), ({"TRUNKLINE_TOKEN": "x"}, "does not accept the token")):
+        for env, said in (({}, "requires a token"), ({"TRUNKLINE_TOKEN": "x"}, "does not accept the token")):
             refused = trunkline("call", "s_echo", "--url", url, cwd=outside, env=env)
             assert (refused.returncode, refused.stdout) == (1, "")
             assert f"error: TL401: {url}/mcp {said}\nhint: set TRUNKLINE_TOKEN" in refused.stderr

@@ -120,4 +120,4 @@ def test_its_configuration_is_one(tmp_path: Path) -> None:
     config = str(FOLDER / "trunkline.yaml")
     done = subprocess.run([TRUNKLINE, "check", "-c", config], capture_output=True, text=True, timeout=at_most(60))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "fine, 1 server" in done.stdout
+    assert "OK, 1 server" in done.stdout

@@ -171,7 +171,7 @@ def test_it_says_its_version(installed: Path, wheel: Path, tmp_path: Path) -> No
 
 def test_it_checks_a_configuration_and_serves_a_client(installed: Path, tmp_path: Path) -> None:
     configure(installed, tmp_path)
-    assert "fine, 1 server" in run(installed / "trunkline", "check", folder=tmp_path).stdout
+    assert "OK, 1 server" in run(installed / "trunkline", "check", folder=tmp_path).stdout
     answers = ask(installed / "trunkline", tmp_path)
     assert answers[1]["result"]["serverInfo"]["name"] == "trunkline"
     assert answers[2]["result"]["content"] == [{"type": "text", "text": "evil"}]

@@ -45,11 +45,11 @@ def test_a_workflow_with_the_example_plugin_is_fine_and_a_slip_is_found(tmp_path
     shutil.copytree(ROOT / "examples" / "plugin", tmp_path, dirs_exist_ok=True)
     (tmp_path / "w.yaml").write_text(WORKFLOW)
     unknown = trunkline("validate", "w.yaml", cwd=tmp_path, env=PATH)
-    assert (unknown.returncode, unknown.stdout) == (0, "w.yaml: fine, 2 states; operations not checked of `units`\n")
+    assert (unknown.returncode, unknown.stdout) == (0, "w.yaml: OK, 2 states; operations not checked of `units`\n")
     assert "TL605" in unknown.stderr
     trust(tmp_path, environment(tmp_path))
     fine = trunkline("validate", "w.yaml", cwd=tmp_path, env=PATH)
-    assert (fine.returncode, fine.stdout, fine.stderr) == (0, "w.yaml: fine, 2 states\n", "")
+    assert (fine.returncode, fine.stdout, fine.stderr) == (0, "w.yaml: OK, 2 states\n", "")
     (tmp_path / "w.yaml").write_text(WORKFLOW.replace("[convert]", "[convert, invert]"))
     slip = trunkline("validate", "w.yaml", cwd=tmp_path, env=PATH)
     assert (slip.returncode, slip.stdout) == (2, "")
@@ -96,7 +96,7 @@ def test_a_plugin_that_cannot_start_is_told_to_programs_and_nothing_is_left(tmp_
 def test_warnings_alone_are_no_failure_and_a_missing_file_is(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("name: x\nstates: {initial: a, a: {type: terminal}, b: {type: terminal}}\n")
     warned = trunkline("validate", "w.yaml", cwd=tmp_path)
-    assert (warned.returncode, warned.stdout) == (0, "w.yaml: fine, 2 states\n")
+    assert (warned.returncode, warned.stdout) == (0, "w.yaml: OK, 2 states\n")
     assert "warning TL602" in warned.stderr
     missing = trunkline("validate", "nope.yaml", cwd=tmp_path)
     assert (missing.returncode, missing.stdout) == (2, "")

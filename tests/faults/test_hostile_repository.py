@@ -303,7 +303,7 @@ def test_nothing_of_a_plugins_file_is_started(repository: Repository, args: list
 def test_validate_starts_none_unless_that_is_asked_for(repository: Repository) -> None:
     repository.plugins()
     done = repository.run("validate", "w.yaml")
-    assert (done.returncode, done.stdout) == (0, "w.yaml: fine, 1 state; operations not checked of `evil`\n")
+    assert (done.returncode, done.stdout) == (0, "w.yaml: OK, 1 state; operations not checked of `evil`\n")
     assert "--start-plugins" in done.stderr
     problems = json.loads(repository.run("validate", "w.yaml", "--json").stdout)
     assert {problem["code"] for problem in problems} == {"TL605", "TL116"}

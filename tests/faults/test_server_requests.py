@@ -83,7 +83,7 @@ async def test_a_suspended_call_whose_server_was_killed_ends_once(tmp_path: Path
             await kill_the_last(server)
             await settled(gateway)
             assert (await suspended.retry())["error"]["data"]["executed"] == "unknown", name
-            assert "is over" in (await suspended.retry())["error"]["message"], name
+            assert "has ended" in (await suspended.retry())["error"]["message"], name
         await client.close()
 
 

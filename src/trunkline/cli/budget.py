@@ -74,7 +74,8 @@ def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
     click.echo(f"\n`auto` is `{plain(auto['chosen'])}` here: {plain(auto['why'])}")
     click.echo(f"`gateway.disclosure` is `{plain(found['disclosure'])}`: clients see `{plain(found['shown'])}`")
     if found["shown"] == "all" and auto["chosen"] == "search":
-        print_hint("remove `gateway.disclosure` to save that for clients that cannot search by themselves")
+        hint = "remove `gateway.disclosure`: `auto` then saves these tokens for clients without a search of their own"
+        print_hint(hint)
 
 
 def _cost(each: dict[str, Any], whole: int) -> tuple[str, str]:

@@ -79,7 +79,7 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     if settings is None:
         return CONFIG_UNREADABLE.exit
     sections = settings.sources.values()
-    summary = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
+    summary = f"{settings.path}: OK, {len(sections)} server{'' if len(sections) == 1 else 's'}"
     if loaded.verdicts and not loaded.untrusted:
         summary += ", trusted"
     if loaded.plugins:
@@ -92,7 +92,7 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
 
 
 def config_or_exit(config: Path | None) -> ConfigFile:
-    """The file to use. Where there is none, a message says so and the program ends with status 2."""
+    """The file to use. If there is none, a message says so and the program ends with status 2."""
     file = find_config(config, Path(), Path.home())
     if file is None:
         exit_with(Problem(code=CONFIG_UNREADABLE, message="No configuration file found", hint=first_steps(Path())))
@@ -106,7 +106,7 @@ def found_settings(config: Path | None = None) -> Settings | None:
 
 
 def default_settings(folder: Path) -> Settings:
-    """The settings that apply where there is no configuration file."""
+    """The settings that apply if there is no configuration file."""
     return Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
 
 

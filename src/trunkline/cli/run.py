@@ -184,7 +184,7 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
         sys.exit(_REFUSED)
     if not as_json:
         states = len(checked.workflow.states)
-        fine = f"{workflow}: fine, {states} state{'' if states == 1 else 's'}"
+        fine = f"{workflow}: OK, {states} state{'' if states == 1 else 's'}"
         unchecked = ", ".join(f"`{name}`" for name in checked.unchecked)
         click.echo(f"{fine}; operations not checked of {unchecked}" if unchecked else fine)
 

@@ -26,7 +26,7 @@ _Expected = Literal["value", "first", "next", "comma", "end"]
 
 
 def parse_json(text: str, report: Report, *, relaxed: bool = False, only: Collection[str] | None = None) -> Node:
-    """The tree of the JSON value in `text`. Raises InvalidValue, with the reason reported, where there is none.
+    """The tree of the JSON value in `text`. Raises InvalidValue, with the reason reported, if there is none.
 
     `relaxed` allows comments and trailing commas. With `only`, the values of all other keys at the top level become
     SkippedValue nodes, however large they are.
@@ -111,7 +111,7 @@ class _JsonParser:
         self._expected = "comma" if self._closing else "end"
 
     def _skip_value(self) -> bool:
-        """Skip a value without parsing it into nodes; False where the standard library cannot decode it."""
+        """Skip a value without parsing it into nodes; False if the standard library cannot decode it."""
         from json import JSONDecodeError, JSONDecoder
 
         try:
@@ -130,7 +130,7 @@ class _JsonParser:
     def _string(self) -> Scalar:
         match = _STRING.match(self._text, self._at)
         if match is None:
-            raise self._error("the text in quotes does not end, or holds a line break or control character")
+            raise self._error("unterminated string, or an unescaped line break or control character in it")
         written = match.group()
         span = self._take(len(written))
         return Scalar(span, "text", self._unescape(written, span) if "\\" in written else written[1:-1])

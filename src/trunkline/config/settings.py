@@ -51,7 +51,7 @@ def _check_tag(tag: str) -> str | None:
 
 
 def check_collector_url(url: str) -> tuple[str, str] | None:
-    """What is wrong with the URL of a collector, and a hint; None where it is fine."""
+    """What is wrong with the URL of a collector, and a hint; None if it is fine."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -120,8 +120,8 @@ class LimitSettings(Section):
     unfinished_bytes: int = key(
         Integer(minimum=65_536, maximum=64 * _GIB),
         default=DEFAULT_BYTES,
-        doc="Memory for incomplete messages of all clients and apps; beyond it the oldest is dropped. "
-        "As much again is for large calls that wait or run, beyond which calls are refused",
+        doc="Memory for incomplete messages of all clients and apps; above it, the oldest is dropped. "
+        "Large calls, waiting or running, have a limit of the same size, above which calls are refused",
     )
     connections: int = key(Integer(minimum=1), default=4096, doc="HTTP connections open at once")
     in_flight_per_source: int = key(Integer(minimum=1), default=1024, doc="Calls one source works on at once")
@@ -243,7 +243,7 @@ def needs_token(listen: BindAddress, token: str) -> bool:
 
 
 def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:
-    """The settings with the address of a command line. Raises GatewayError where that cannot be listened on."""
+    """The settings with the address of a command line. Raises GatewayError if that cannot be listened on."""
     host = settings.listen.host if host is None else host.removeprefix("[").removesuffix("]")
     listen = BindAddress(host, settings.listen.port if port is None else port)
     if not listen.host or "/" in listen.host or listen.port not in range(MAX_PORT + 1):

@@ -126,13 +126,13 @@ class SourceSection(Section):
     cache: CacheSettings = key(
         NestedSection(CacheSettings),
         default=CacheSettings(),
-        doc="Which results the same caller may be given again, also while the server is down, until they are too old "
-        "or a call of a tool that does not only read has been made",
+        doc="Which results are cached for each caller, until they expire or a tool that is not read-only is called; "
+        "they are returned even while the server is down",
     )
 
     @classmethod
     def default_prefix(cls, name: str) -> str:
-        """The prefix of its tools' names where the file has none."""
+        """The prefix of its tools' names if the file has none."""
         return name
 
     def connection(self) -> SourceSection:
@@ -183,7 +183,7 @@ class SourceList:
                 self._owners.setdefault(name.text, name)
 
     def free_name(self, base: str) -> str:
-        """`base`, with a number where the name is taken."""
+        """`base`, with a number if the name is taken."""
         name = base
         while name in self._owners or name in self._taken or name == RESERVED_SOURCE:
             self._last_number[base] = self._last_number.get(base, 1) + 1
@@ -196,14 +196,14 @@ class SourceList:
             del self._owners[node.text]
 
     def claim(self, name: str, node: Scalar) -> None:
-        """Take a name for an entry. Raises InvalidValue where another entry has it."""
+        """Take a name for an entry. Raises InvalidValue if another entry has it."""
         owner = self._owners.setdefault(name, node)
         if owner is not node:
             message = f"The source `{name}` is given twice; the first is on line {owner.span.line}"
             raise self.reader.error(DUPLICATE_KEY, node, message, "rename one of them")
 
     def add(self, name: str, kind: str, at: Scalar, table: Table) -> None:
-        """Read a source's section and add it. Raises InvalidValue where it cannot be used.
+        """Read a source's section and add it. Raises InvalidValue if it cannot be used.
 
         A source that only lacks something (a variable, a file) is added as an UnreadySource.
         """

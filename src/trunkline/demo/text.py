@@ -117,7 +117,7 @@ _STYLES = ("plain", "formal", "friendly", "terse")
 def list_prompts(params: Json) -> Json:
     arguments = [
         {"name": "text", "description": "What to read", "required": True},
-        {"name": "style", "description": "How it is to sound", "required": False},
+        {"name": "style", "description": "The tone to use", "required": False},
     ]
     title = "Proofread a text"
     return {"prompts": [{"name": "proofread", "title": title, "description": _DESCRIPTION, "arguments": arguments}]}

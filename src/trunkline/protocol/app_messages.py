@@ -37,7 +37,7 @@ _MAX_SECRET_CHARACTERS: Final = 1024
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
 _NULL: Final = b"null"
-_NO_REASON: Final = "The app says that it failed, and not why"
+_NO_REASON: Final = "The app reported a failure without a reason"
 _READABLE_ID: Final = re.compile(
     rb'\s*\{\s*(?:"type"\s*:\s*"toolResponse"\s*,\s*)?"correlationId"\s*:\s*(\d{1,18})\s*[,}]', re.IGNORECASE
 )

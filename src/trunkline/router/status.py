@@ -240,7 +240,7 @@ def _missing(router: Router, admission: Admission, tool: str) -> Finding:
     if snapshot is None or admission.health.state == "disabled":
         return _state(admission)
     if _has(snapshot, tool) and not rules.shows(tool):
-        what = f"Server `{admission.name}` has `{tool}`, and the configuration hides it"
+        what = f"Server `{admission.name}` has `{tool}`, but the configuration hides it"
         return _finding(what, f"see `tools.allow` and `tools.deny` of `{admission.name}`")
     left_out = [warning for warning in snapshot.warnings if f"`{tool}`" in warning or f'"{tool}"' in warning]
     if left_out:

@@ -52,7 +52,7 @@ class GatewayAddress:
 
     @staticmethod
     def parse(text: str) -> GatewayAddress:
-        """A path has a slash in it: `./apps.sock`, `/run/apps.sock`, `~/apps.sock`."""
+        """Parse an address. A path has a slash in it: `./apps.sock`, `/run/apps.sock`, `~/apps.sock`."""
         if "/" in text:
             return GatewayAddress(path=os.path.expanduser(text))  # noqa: PTH111  (a socket's name is text)
         match = _HOST_AND_PORT.match(text)
@@ -77,9 +77,9 @@ def encode_line(message: Json) -> bytes:
 
 
 def decode_line(line: bytes | None) -> Json | None:
-    """None for what is no JSON object: such a line is not worth the connection."""
+    """The object in a line; None if it has none, which is no reason to close the connection."""
     if line is None:
-        _log.warning("The gateway sent a line of more than %d bytes, which is left out", MAX_LINE_BYTES)
+        _log.warning("The gateway sent a line of more than %d bytes, which is ignored", MAX_LINE_BYTES)
         return None
     if not line.strip():
         return None
@@ -93,7 +93,7 @@ def decode_line(line: bytes | None) -> Json | None:
 
 @dataclass(frozen=True)
 class GatewayConnection:
-    """A JSON object per line in both directions, each with a limit and a deadline."""
+    """Sends and receives JSON objects, one per line, each with a limit and a deadline."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -119,7 +119,7 @@ class GatewayConnection:
         return self._writer.transport.get_write_buffer_size() > _CONGESTED_AT_BYTES
 
     def post(self, message: Json) -> None:
-        """Send without waiting, for what is small."""
+        """Send a small message without waiting."""
         if not self._writer.is_closing():
             self._writer.write(encode_line(message))
 
@@ -134,7 +134,7 @@ class GatewayConnection:
             raise
 
     async def messages(self) -> AsyncGenerator[Json, None]:
-        """Until the gateway closes or the connection breaks."""
+        """Yield messages until the gateway closes the connection or it breaks."""
         lines = LineSplitter(MAX_LINE_BYTES)
         while data := await self._reader.read(_CHUNK_BYTES):
             for line in lines.feed(data):
@@ -197,7 +197,7 @@ class AppSession:
             await self._connection.close()
 
     def register_if_changed(self) -> None:
-        """Several changes at once are sent once."""
+        """Send the tools again if they changed; several changes at once are sent together."""
         if self._tools.current is not self._sent_tools and not self._ended:
             self._register()
 
@@ -207,7 +207,7 @@ class AppSession:
         try:
             self._connection.post(self._identity.registration(tools))
         except MessageTooLong as error:
-            _log.error("The description of the tools %s: the gateway does not get it", error)
+            _log.error("The tools were not sent to the gateway: their description %s", error)
         self._acknowledged()
         warning = "The gateway has not said whether it took `%s`; going on"
         self._acknowledge_timer = asyncio.get_running_loop().call_later(
@@ -248,7 +248,7 @@ class AppSession:
 
 
 class ReconnectDelay:
-    """How long to wait before dialling again: longer and longer, and never in step with other apps."""
+    """How long to wait before connecting again: longer each time, and random, so that apps do not all come at once."""
 
     FIRST_S: Final = 0.1
     BASE_S: Final = 0.25
@@ -261,7 +261,7 @@ class ReconnectDelay:
         self._up_since: float | None = None
 
     def up(self) -> None:
-        """Registered. Only staying so forgets the failures."""
+        """The app is registered. Earlier failures are forgotten only once it stays registered."""
         self._up_since = time.monotonic()
 
     def next_s(self) -> float:
@@ -280,7 +280,7 @@ class ReconnectDelay:
 
 
 class RegistrationState:
-    """Whether the gateway has taken the app: something to wait for, from coroutines and from threads."""
+    """Whether the gateway has registered the app. Coroutines and threads can wait for it."""
 
     def __init__(self) -> None:
         self._future: concurrent.futures.Future[str] = concurrent.futures.Future()
@@ -299,7 +299,7 @@ class RegistrationState:
             self._future = concurrent.futures.Future()
 
     def ended(self, reason: Exception) -> None:
-        """There will be no other; the first reason is the true one."""
+        """No further registration follows; only the first reason is kept."""
         if self.is_registered:
             self.lost()
         if not self._future.done():
@@ -395,7 +395,7 @@ class ConnectionLoop:
             self._tools.on_change = lambda: None
 
     def _warn(self, error: OSError) -> None:
-        """Once is enough, until the gateway was there again."""
+        """Warn once per outage; later failures are logged at debug level."""
         if self._state.is_registered:
             return
         level = logging.DEBUG if self._warned else logging.WARNING

@@ -1,4 +1,4 @@
-"""The tools of an app and the calls of them that run: what they report, what becomes of their results, their end."""
+"""The tools of an app and their running calls: progress, results and cancellation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MessageTooLong(ValueError):
 
 
 class ProgressReporter:
-    """What a tool gets for a parameter with this hint. The parameter is not part of the tool's schema."""
+    """Reports a call's progress. A tool gets one for a parameter with this hint, which is not part of its schema."""
 
     def __init__(self, post: Callable[[Json], None]) -> None:
         self._post = post
@@ -102,7 +102,7 @@ class AppTool:
         return {**definition, **self.extra}
 
     def arguments(self, given: Any, progress: ProgressReporter) -> Json:
-        """What the function is called with. Raises ToolError for what does not fit."""
+        """The arguments to call the function with. Raises ToolError if one does not fit."""
         if given is not None and not isinstance(given, dict):
             raise ToolError("The arguments must be an object")
         read = read_arguments(self.parameters, cast(Json, given or {}), self.name)
@@ -125,7 +125,7 @@ def tool_of(
     title: str | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> AppTool:
-    """The tool made of a function. SchemaError, with the place, where that is not possible."""
+    """The tool made of a function. Raises SchemaError, with the place, if that is not possible."""
     name = name or str(getattr(function, "__name__", ""))
     if not _NAME.match(name):
         raise SchemaError(
@@ -148,7 +148,7 @@ def tool_of(
 
 
 class ToolRegistry:
-    """The tools of an app. They may be added and removed from any thread, also while the app is running."""
+    """The tools of an app. They may be added and removed from any thread, even while the app is running."""
 
     def __init__(self) -> None:
         self.current: Mapping[str, AppTool] = {}
@@ -157,13 +157,13 @@ class ToolRegistry:
         self._lock = threading.Lock()
 
     def add(self, tool: AppTool) -> None:
-        """A tool of a known name takes the place of the old one, as when a notebook's cell is run again."""
+        """Add a tool. It replaces one of the same name, as when a notebook's cell is run again."""
         with self._lock:
             self.current = {**self.current, tool.name: tool}
         self.on_change()
 
     def remove(self, name: str) -> None:
-        """KeyError where there is none. Calls in progress run to their end."""
+        """Remove a tool. Raises KeyError if there is none. Calls in progress run to their end."""
         with self._lock:
             tools = dict(self.current)
             del tools[name]
@@ -236,7 +236,7 @@ class AppCalls:
         if tasks:
             _, stubborn = await asyncio.wait(tasks, timeout=_CANCEL_DEADLINE_S)
             for task in stubborn:
-                _log.warning("A tool does not end although it was cancelled: %r", task)
+                _log.warning("A cancelled tool is still running: %r", task)
 
     async def _run(self, tool: AppTool, correlation_id: Any, given: Any, progress: ProgressReporter) -> None:
         response = await self._outcome(tool, correlation_id, given, progress)

@@ -22,9 +22,9 @@ INTERNAL_ERROR: Final = -32603
 UNSUPPORTED_VERSION: Final = -32022
 
 LEGACY: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""They open with `initialize`, and what is agreed there holds for the connection."""
+"""Versions that open with `initialize`; what is agreed there holds for the connection."""
 MODERN: Final = ("2026-07-28",)
-"""Every request describes itself, in `_meta`."""
+"""Versions in which every request describes itself, in `_meta`."""
 SUPPORTED: Final = LEGACY + MODERN
 WITH_BATCHES: Final = "2025-03-26"
 
@@ -67,7 +67,7 @@ class RpcMessage:
 
 
 def decode(line: bytes) -> Any:
-    """The JSON value of a line; RpcRefusal for anything that is none."""
+    """The JSON value of a line. Raises RpcRefusal if it has none."""
     try:
         return json.loads(line.decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError:
@@ -154,14 +154,14 @@ class Peer:
 
 
 def peer_of_initialize(params: Json) -> Peer:
-    """A version that is not known is answered with the latest there is."""
+    """The client behind `initialize`. An unknown version is answered with the latest one."""
     requested = params.get("protocolVersion")
     version = requested if requested in LEGACY else LEGACY[-1]
     return Peer(_client(params.get("clientInfo"), params.get("capabilities")), version, "info")
 
 
 def peer_of_request(message: RpcMessage) -> Peer | None:
-    """The client behind a request of 2026-07-28; None where the request does not describe itself."""
+    """The client behind a request of 2026-07-28; None if the request does not describe itself."""
     meta = message.meta
     if PROTOCOL_VERSION not in meta and message.method != "server/discover":
         return None
@@ -181,7 +181,7 @@ def peer_of_request(message: RpcMessage) -> Peer | None:
 
 def check_level(level: Any) -> None:
     if level not in LOG_LEVELS:
-        raise RpcRefusal(INVALID_PARAMS, f"Unknown log level; there are {', '.join(LOG_LEVELS)}")
+        raise RpcRefusal(INVALID_PARAMS, f"Unknown log level; use one of {', '.join(LOG_LEVELS)}")
 
 
 def _client(info: Any, capabilities: Any) -> Client:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CAPABILITIES: Final[Json] = {"tools": {"listChanged": True}, "logging": {}}
 _CACHE_HINTS: Final[Json] = {"ttlMs": 60_000, "cacheScope": "public"}
-"""Everybody gets the same, and whoever listens is notified when it changes."""
+"""All clients get the same lists, and those that listen are notified of changes."""
 _THREADS: Final = 32
 _MAX_CALLS: Final = 4096
 """More than clients allow themselves, those that are being cancelled and subscriptions counted too."""
@@ -31,7 +31,7 @@ _MAX_CALLS: Final = 4096
 T = TypeVar("T")
 Response = bytes | asyncio.Task[bytes]
 McpResult = bytes | Callable[[], Awaitable[bytes]]
-"""A result as JSON, or what will produce it."""
+"""A result as JSON, or a function that produces it."""
 
 
 class McpSession:
@@ -39,7 +39,7 @@ class McpSession:
 
     def __init__(self, server: Server, send: Callable[[bytes], object], notify: Callable[[bytes], object]) -> None:
         self.tasks: set[asyncio.Task[Any]] = set()
-        """What is still being answered."""
+        """The requests that are still being answered."""
         self._server = server
         self._send = send
         self._notify = notify
@@ -68,7 +68,7 @@ class McpSession:
         self._workers.close()
 
     def tools_changed(self) -> None:
-        """Several changes at once make one notification. A handler may cause them from its thread."""
+        """Notify the client, once for several changes. A handler may cause them from its thread."""
         if not self._has_changes:
             self._has_changes = True
             call_in_loop(self._loop, self._notify_changed)
@@ -99,7 +99,7 @@ class McpSession:
             self._send(answer)
 
     def _handle_batch(self, values: list[Any]) -> None:
-        """Only 2025-03-26 has several messages in one."""
+        """Handle several messages in one, which only 2025-03-26 has."""
         if self._initialized is None or self._initialized.version != rpc.WITH_BATCHES:
             raise rpc.RpcRefusal(rpc.INVALID_REQUEST, f"Batches are for {rpc.WITH_BATCHES} only")
         if not values:
@@ -119,7 +119,7 @@ class McpSession:
             self._send(b"[%b]" % b",".join(ready))
 
     def _begin(self, value: Any, *, in_batch: bool = False) -> Response | None:
-        """The answer to a message, or the task that will have it; None where none is due."""
+        """The answer to a message, or the task that will have it; None if none is due."""
         message_id: rpc.MessageId | None = None
         try:
             message_id = rpc.read_id(value)
@@ -165,7 +165,7 @@ class McpSession:
     # -- requests to the client --------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Json) -> Json:
-        """The client's result; empty for an error, and for a client that ends its side without a reply."""
+        """Send a request. Returns the client's result; empty for an error, or if the client ends without a reply."""
         if self._ending.is_set():
             return {}
         request_id = f"server-{next(self._request_ids)}"
@@ -184,7 +184,7 @@ class McpSession:
     # -- methods -----------------------------------------------------------------------------------------------------
 
     def _answer(self, message: rpc.RpcMessage) -> McpResult:
-        """Raises RpcRefusal for what is refused."""
+        """Answer a request. Raises RpcRefusal if it is refused."""
         if message.method == "initialize":
             self._initialized = peer = rpc.peer_of_initialize(message.params)
             self._log_level = peer.log_level
@@ -236,7 +236,7 @@ class McpSession:
 
     def _list(self, params: Json, peer: rpc.Peer) -> Json:
         if params.get("cursor") is not None:
-            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, "There is one page only: this cursor is not from here")
+            raise rpc.RpcRefusal(rpc.INVALID_PARAMS, "Unknown cursor: the list has only one page")
         return {"tools": [tool.listed(modern=peer.modern) for tool in self._server.tools.values()]}
 
     def _call(self, message: rpc.RpcMessage, peer: rpc.Peer) -> McpResult:
@@ -284,7 +284,7 @@ class McpSession:
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
     async def _listen(self, message: rpc.RpcMessage) -> bytes:
-        """Answered when it ends: when the client cancels it or ends its side."""
+        """A subscription, answered when it ends: when the client cancels it or ends its side."""
         wanted: Any = message.params.get("notifications")
         if not isinstance(wanted, dict) or message.id is None:
             raise rpc.RpcRefusal(rpc.INVALID_PARAMS, "`notifications` must be an object")

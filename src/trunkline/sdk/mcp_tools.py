@@ -55,7 +55,7 @@ class Context:
         and then."""
 
     def progress(self, progress: float, total: float | None = None, message: str = "") -> None:
-        """How far it is. Only what is more than before is sent."""
+        """Report how far the call is. Only an increase is sent."""
         token = self.meta.get("progressToken")
         if not isinstance(token, str | int) or isinstance(token, bool):
             return
@@ -68,7 +68,7 @@ class Context:
                 self._notify("notifications/progress", params)
 
     def log(self, data: Any, level: LogLevel = "info", logger: str = "") -> None:
-        """A line for the client's log, if it wants lines of this level; `data` is text or anything that is JSON."""
+        """Send a line for the client's log, if it wants this level; `data` is text or anything that is JSON."""
         if level not in LOG_LEVELS:
             raise ValueError(f"there is no log level `{level}`, only {', '.join(LOG_LEVELS)}")
         if not self._log_level or LOG_LEVELS.index(level) < LOG_LEVELS.index(self._log_level):
@@ -77,7 +77,7 @@ class Context:
         self._notify("notifications/message", params)
 
     async def elicit(self, message: str, schema: Json) -> Json | None:
-        """What the user fills into a form; None for one who does not, or whose client cannot show it."""
+        """Ask the user to fill in a form; None if the user declines or the client cannot show it."""
         if self.protocol_version in MODERN or "elicitation" not in self.client.capabilities:
             return None
         reply = await self._request("elicitation/create", {"message": message, "requestedSchema": schema})
@@ -85,13 +85,13 @@ class Context:
         return cast(Json, content) if reply.get("action") == "accept" and isinstance(content, dict) else None
 
     def _notify(self, method: str, params: Json) -> None:
-        """What cannot be written as JSON is dropped: a line for the log is not worth a failed call."""
+        """Send a notification, unless it cannot be written as JSON: a line for the log is not worth a failed call."""
         if not self._ended:
             with suppress(*NOT_JSON):
                 self._send(notification(method, params))
 
     def end(self, *, cancelled: bool) -> None:
-        """For the server: nothing more is sent about this call."""
+        """Send nothing more about this call. Only the server calls this."""
         self._ended = True
         self.cancelled = self.cancelled or cancelled
 
@@ -122,14 +122,14 @@ class ServerTool:
         return "outputSchema" in self._definition
 
     def listed(self, *, modern: bool) -> Json:
-        """Its definition in `tools/list`. Before 2026-07-28 a tool could only promise an object."""
+        """Its definition in `tools/list`. Before 2026-07-28 an output schema had to be an object's."""
         schema = self._definition.get("outputSchema")
         if modern or schema is None or schema.get("type") == "object":
             return self._definition
         return {key: value for key, value in self._definition.items() if key != "outputSchema"}
 
     async def call(self, arguments: Json, context: Context, workers: FunctionThreads) -> Any:
-        """What its handler returned. Whatever goes wrong is raised as ToolError, with words for the caller."""
+        """Call the handler and return its result. Any error is raised as ToolError, with words for the caller."""
         read_arguments(self._arguments, arguments, self.name)
         work = partial(self._handler, arguments, *([context] if self._takes_context else []))
         return await workers.call_tool(work, self.name, is_async=self._is_async, log=_log)

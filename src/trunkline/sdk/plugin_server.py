@@ -30,7 +30,7 @@ _LEVELS: Final = {"CRITICAL": "error", "ERROR": "error", "WARNING": "warn", "INF
 
 
 def serve(plugin: Plugin) -> None:
-    """Serve until the host says that it is over; ends the program with a message where no host started it."""
+    """Serve until the host says that it is over; ends the program with a message if no host started it."""
     reason = _reason_not_to_serve()
     if reason:
         sys.stderr.write(f"{plugin.info.name}: {reason}\n")
@@ -155,7 +155,7 @@ class _PluginServer:
         return wire.EMPTY
 
     async def _shutdown(self, request: bytes, context: Any) -> bytes:
-        """Hosts say it in one of two ways, or in both."""
+        """Handle a shutdown request in either form; hosts send one of them, or both."""
         ending, self._ending = self._ending, True
         try:
             if not ending:

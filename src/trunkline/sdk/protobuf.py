@@ -49,7 +49,7 @@ class FieldBudget:
 
 def fields(data: bytes, budget: FieldBudget | None = None, *, unread: bool = False) -> Generator[Field, None, None]:
     """The fields of a message in their order. Those of types that no message of ours has are passed over, or given
-    without their value where `unread` asks for that. A message within another one shares its `budget`."""
+    without their value if `unread` asks for that. A message within another one shares its `budget`."""
     budget = budget or FieldBudget()
     at, end = 0, len(data)
     while at < end:
@@ -97,7 +97,7 @@ class ProtobufMessage:
         return (self.texts(number) or [""])[-1]
 
     def map(self, number: int) -> dict[str, bytes]:
-        """A `map<string, bytes>`. An entry with anything else in it is none, as Google's library has it."""
+        """A `map<string, bytes>`. An entry with anything else in it is left out, as in Google's library."""
         entries: dict[str, bytes] = {}
         for part in self.parts(number):
             key, content, is_strange = "", b"", False
@@ -149,7 +149,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _skip(data: bytes, at: int, number: int, kind: int, depth: int, budget: FieldBudget) -> int:
-    """Where a field ends whose content does not matter."""
+    """The end of a field whose content does not matter."""
     if kind in (_FIXED32, _FIXED64):
         at += 4 if kind == _FIXED32 else 8
         if at > len(data):
@@ -194,12 +194,12 @@ def varint(value: int) -> bytes:
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """A field of text, bytes or a message; also where it is empty, which a part of a list or map may be."""
+    """A field of text, bytes or a message. It is encoded even if it is empty, as a part of a list or map may be."""
     return b"%b%b%b" % (varint(number << 3 | BYTES), varint(len(value)), value)
 
 
 def text_field(number: int, value: str) -> bytes:
-    """Nothing for empty text: that is what a field that is not there stands for."""
+    """Empty text is not encoded: a missing field means empty text."""
     return bytes_field(number, value.encode()) if value else b""
 
 

@@ -41,13 +41,13 @@ class FunctionThreads:
         self._idle = 0
 
     async def call(self, function: Callable[[], Any], name: str, *, is_async: bool) -> Any:
-        """What a function returns or raises, however it is written."""
+        """Call a function, plain or `async`; return or raise what it does."""
         value = function() if is_async else await self.run(function, name)
         # a decorator may have made a plain function of one that is none
         return await value if inspect.isawaitable(value) else value
 
     async def call_tool(self, function: Callable[[], Any], name: str, *, is_async: bool, log: logging.Logger) -> Any:
-        """The same for a tool. Whatever goes wrong is raised as ToolError, with words for the caller, who waits for an
+        """Call a tool. Whatever goes wrong is raised as ToolError, with words for the caller, who waits for an
         answer whatever the function does."""
         try:
             return await self.call(function, f"tool {name}", is_async=is_async)
@@ -65,8 +65,8 @@ class FunctionThreads:
             raise ToolError(error_text(error)) from None
 
     async def run(self, function: Callable[[], Any], name: str) -> Any:
-        """What the function returns or raises; `name` is its thread's meanwhile. Cancelling this wait does not stop
-        the function, which keeps its slot until it ends."""
+        """Run a function in a thread, which has this `name` meanwhile; return or raise what it does. Cancelling this
+        wait does not stop the function, which keeps its slot until it ends."""
         await self.slots.acquire()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()

@@ -1,4 +1,4 @@
-"""How much one list of a server or plugin may hold, and what is said where it was cut."""
+"""How much one list of a server or plugin may hold, and the warning if it was cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CUT: Final = " was cut after "
 
 
 def was_cut(request: str, items: int, noun: str, reason: str) -> str:
-    """`reason` says what ended it."""
+    """The warning that a list was cut, with the reason."""
     return f"its `{request}`{_CUT}{items:,} {noun}s: {reason}"
 
 
@@ -20,5 +20,5 @@ def is_about_cut(warning: str) -> bool:
 
 
 def over_limit(limit: str) -> str:
-    """The reason where it is a limit of ours, such as `500 pages`."""
+    """The reason if it is a limit of the gateway, such as `500 pages`."""
     return f"{limit} are the limit for one list; let the server list fewer, or split it into several"

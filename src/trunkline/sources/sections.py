@@ -1,4 +1,5 @@
-"""The configuration sections of the MCP kinds and of programs, apart from the kinds, as those load networking."""
+"""The configuration sections of the MCP kinds and of programs, kept apart from the kinds' own modules, which import
+networking code."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ class ProgramSection(SourceSection):
     limits: ProcessLimits = key(
         NestedSection(ProcessLimits),
         default=ProcessLimits(),
-        doc="What it may use together with everything it starts; more ends it, and it is started again (Linux)",
+        doc="Limits for the program and everything it starts; if they are exceeded, it is killed and restarted (Linux)",
     )
 
 

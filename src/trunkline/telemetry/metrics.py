@@ -144,7 +144,8 @@ class Metrics:
         for counter, by_source in sorted(self._counters.items()):
             label = _LABELS.get(counter, "source")
             samples = ((labels(**{label: source}), amount) for source, amount in sorted(by_source.items()))
-            yield from family(_own_name(counter) + _TOTAL, "counter", f"Events counted as {counter}", samples)
+            help_text = f"Number of {counter.replace('_', ' ')}"
+            yield from family(_own_name(counter) + _TOTAL, "counter", help_text, samples)
         for name, kind, help_text, read in self._gauges:
             yield from family(name, kind, help_text, _read(read))
         for name, kind, help_text, value in process_metrics():

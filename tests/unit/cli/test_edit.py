@@ -33,7 +33,7 @@ def test_the_first_server_makes_a_file_that_works(tmp_path: Path) -> None:
     assert (tmp_path / "trunkline.yaml").read_text() == (
         'mcpServers:\n  files:\n    command: npx\n    args: [-y, "@a/b", --flag]\n'
     )
-    assert "fine, 1 server" in trunkline_here("check", cwd=tmp_path).stdout
+    assert "OK, 1 server" in trunkline_here("check", cwd=tmp_path).stdout
 
 
 def test_a_new_file_with_variables_or_headers_is_private(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_variable_without_a_value_comes_from_the_environment(tmp_path: Path) -
     assert "set it where the gateway runs, or the server will be down" in done.stderr
     checked = trunkline_here("check", cwd=tmp_path)
     assert checked.returncode == 0
-    assert checked.stdout.endswith("fine, 1 server, trusted; 1 cannot start until the warnings above are resolved\n")
+    assert checked.stdout.endswith("OK, 1 server, trusted; 1 cannot start until the warnings above are resolved\n")
     done = trunkline_here("add", "b", "-e", "TOKEN", "--", "cat", cwd=tmp_path, env={"TOKEN": "t"})
     assert "TL110" not in done.stderr
 
@@ -192,7 +192,7 @@ def test_many_at_once_all_arrive(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda n: trunkline("add", f"s{n}", "--", "cat", cwd=tmp_path), range(4)))
     assert [done.returncode for done in results] == [0] * 4, [done.stderr for done in results]
-    assert "fine, 4 servers, trusted" in trunkline_here("check", cwd=tmp_path).stdout
+    assert "OK, 4 servers, trusted" in trunkline_here("check", cwd=tmp_path).stdout
 
 
 # remove ----------------------------------------------------------------------------------------------------------

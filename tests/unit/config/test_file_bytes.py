@@ -83,4 +83,4 @@ def test_the_output_of_a_command_can_be_the_configuration(tmp_path: Path, printe
     done = subprocess.run(
         command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, timeout=at_most(30), check=False
     )
-    assert (done.returncode, b"fine, 0 servers" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, b"OK, 0 servers" in done.stdout) == (0, True), done.stderr

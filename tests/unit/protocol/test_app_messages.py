@@ -75,7 +75,7 @@ def test_an_mcp_result_passes_unchanged() -> None:
         (b'{"success":false,"data":"from data"}', "from data"),
         (b'{"success":false,"error":{"code":5}}', '{"code":5}'),
         (b'{"error":"without success"}', "without success"),
-        (b'{"success":false,"data":null,"error":null}', "The app says that it failed, and not why"),
+        (b'{"success":false,"data":null,"error":null}', "The app reported a failure without a reason"),
     ],
 )
 def test_a_failure_is_an_error_with_the_apps_own_words(result: bytes, text: str) -> None:

@@ -98,7 +98,7 @@ async def test_one_tool_is_not_many(tmp_path: Path) -> None:
 async def test_a_tool_that_the_configuration_hides_says_so(tmp_path: Path, name: str) -> None:
     rig = RouterRig(tmp_path)
     rig.add("git", "log", "push", rules=NameRules(prefix="git", deny=["push"]))
-    assert findings(rig, name) == ["Server `git` has `push`, and the configuration hides it"]
+    assert findings(rig, name) == ["Server `git` has `push`, but the configuration hides it"]
     assert "tools.deny" in hints(rig, name)[0]
 
 

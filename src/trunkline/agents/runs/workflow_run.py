@@ -166,9 +166,9 @@ def _step_folder(base: Path, written: str) -> Path | str:
         meant = Path(os.path.normpath(base / Path(written).expanduser()))
         folder = meant.resolve()
         if not folder.is_dir():
-            return "is not there"
+            return "does not exist"
     except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, an unknown user
-        return "is not there"
+        return "does not exist"
     is_within = meant.is_relative_to(base) and not Path(written).expanduser().is_absolute()
     if is_within and not folder.is_relative_to(base):
         return f"is a link that leads out of {base}"
@@ -196,7 +196,7 @@ class _RunTotals:
 
 
 class WorkflowExecutor:
-    """Goes through the states of a workflow. `stuck` is set where an interrupted step did not end in time, so that only
+    """Goes through the states of a workflow. `stuck` is set if an interrupted step did not end in time, so that only
     the end of this process ends it."""
 
     def __init__(

@@ -52,7 +52,7 @@ class ValidationSection(WorkflowSection):
 
     enum: tuple[Scalar, ...] = key(ListOf(_ScalarInput()), default=(), doc="The allowed values")
     pattern: re.Pattern[str] | None = key(
-        _Pattern(), default=None, doc="A Python regular expression that must match somewhere in it"
+        _Pattern(), default=None, doc="A Python regular expression that must match somewhere in the value"
     )
     min: float | None = key(Number(), default=None, doc="Smallest number allowed")
     max: float | None = key(Number(), default=None, doc="Largest number allowed")
@@ -208,12 +208,12 @@ def _boolean(text: str) -> InputValue | None:
 
 
 class _InputKind(NamedTuple):
-    """A type of inputs: how a text is read as a value, None where it is none, and how a default is written."""
+    """A type of inputs: how a text is read as a value, None if it is none, and how a default is written."""
 
     read: Callable[[str], InputValue | None]
     description: str
     scalar_kind: str = ""
-    """Empty where it may be written as any scalar."""
+    """Empty if it may be written as any scalar."""
 
 
 _KINDS: Final[Mapping[InputType, _InputKind]] = {

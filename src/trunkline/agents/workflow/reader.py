@@ -34,7 +34,7 @@ class SourceText:
         self._left = _MOST
 
     def locate(self, node: Scalar, piece: str | Reference, nth: int = 0) -> TextSpan:
-        """The place of the `nth` (from 0) occurrence of the piece in the value; the value's own where it is not
+        """The place of the `nth` (from 0) occurrence of the piece in the value; the value's own if it is not
         found."""
         self._left -= 1
         if self._left < 0:
@@ -77,7 +77,7 @@ class PluginEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyBlock:
-    """An enabled `mcp_proxy` block as it is written, for checks that need more than the file. It exists even where
+    """An enabled `mcp_proxy` block as it is written, for checks that need more than the file. It exists even if
     something else in the step is wrong."""
 
     step: str
@@ -126,7 +126,7 @@ class WorkflowReader(ConfigReader):
 
 
 def or_none(read: Callable[[], T]) -> T | None:
-    """The value, or None where it is invalid, so that reading continues with what follows."""
+    """The value, or None if it is invalid, so that reading continues with what follows."""
     try:
         return read()
     except InvalidValue:
@@ -162,11 +162,12 @@ class WorkflowSection(Section):
     @classmethod
     def tolerates(cls, unknown: Scalar, reader: ConfigReader) -> bool:
         if unknown.text in cls.unused:
-            reader.warn(WORKFLOW_METADATA, unknown, f"`{unknown.text}` is for workflows that call this one: not used")
+            message = f"`{unknown.text}` only matters to workflows that call this one, which is not supported"
+            reader.warn(WORKFLOW_METADATA, unknown, message)
             return True
         if not cls.has_metadata or not (unknown.text in METADATA or unknown.text.startswith("x-")):
             return False
-        reader.warn(WORKFLOW_METADATA, unknown, f"`{unknown.text}` is for people, and is not used")
+        reader.warn(WORKFLOW_METADATA, unknown, f"`{unknown.text}` is informational and has no effect")
         return True
 
     @classmethod

@@ -50,7 +50,7 @@ def check_name(node: Scalar, reader: ConfigReader) -> None:
 
 
 def variable_name_problem(name: str) -> str | None:
-    """Why a shell cannot use this name for a variable; None where it can."""
+    """Why a shell cannot use this name for a variable; None if it can."""
     return None if _ENVIRONMENT.match(name) else f"`{name}` is not a valid variable name: use letters, digits and `_`"
 
 
@@ -103,7 +103,7 @@ class TemplateText(ValueType[Template]):
             place = workflow.source.locate(node, reference)
             workflow.references.append(LocatedReference(workflow.step, place, reference))
             if reference.raw and not self._may_be_raw:
-                message = f"`{reference}` is for a `command`: nothing is quoted here"
+                message = f"`{reference}` only makes sense in a `command`: values are not quoted here"
                 reader.error(BAD_REFERENCE, place, message, f"write `{replace(reference, raw=False)}`")
         if faults:
             raise InvalidValue
@@ -166,7 +166,7 @@ def warn_about_evaluation(reference: Reference, place: TextSpan, reader: ConfigR
 
 
 def _remedy(quoted: QuotedReference) -> str:
-    """What to do instead. Where bash evaluates, a variable does not help: it runs what is in it all the same."""
+    """What to do instead. If bash evaluates it, a variable does not help: it runs what is in it all the same."""
     if quoted.style != "number":
         return f"set a variable to it with `env`, and use that; or write `{replace(quoted.reference, raw=True)}`"
     if quoted.reference.kind == "inputs":

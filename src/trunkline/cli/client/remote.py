@@ -235,7 +235,7 @@ class GatewaySession(HttpUpstreamSession):
 
 @asynccontextmanager
 async def remote_client(remote: RemoteTarget) -> AsyncGenerator[RemoteClient, None]:
-    """Connect to a running gateway. Raises GatewayError where that fails."""
+    """Connect to a running gateway. Raises GatewayError if that fails."""
     target = HttpTarget(remote.url, socket=remote.socket)
     for token in (remote.token, remote.operator_token):
         check_target(target, token)
@@ -258,7 +258,7 @@ async def remote_client(remote: RemoteTarget) -> AsyncGenerator[RemoteClient, No
 def _about_gateway(target: RemoteTarget, problem: Problem) -> Problem:
     """A problem of the transport, reworded as one of the gateway at its other end."""
     if problem.code is SOURCE_AUTH_REQUIRED:
-        message = f"{target.url} {'does not accept the token' if target.token else 'asks for a token'}"
+        message = f"{target.url} {'does not accept the token' if target.token else 'requires a token'}"
         hint = f"set {TOKEN_VARIABLE}, or name the gateway's configuration file with `-c`"
         return Problem(code=UNAUTHORIZED, message=message, hint=hint)
     failed = _unreachable(target, problem.message.removeprefix(f"Server {_NAME}: ")).problem
@@ -389,7 +389,7 @@ class _DiscoveredTools(msgspec.Struct):
 def read_matches(body: bytes, known: Mapping[str, ToolDefinition]) -> list[Match]:
     """The answer of `/api/tools/discover`, with the full definitions of `known` tools.
 
-    Raises msgspec.MsgspecError or RecursionError where it is malformed."""
+    Raises msgspec.MsgspecError or RecursionError if it is malformed."""
     found = msgspec.json.decode(body, type=_DiscoveredTools).tools
     return [Match(known.get(each.tool_id) or _definition_of(each), each.why) for each in found]
 

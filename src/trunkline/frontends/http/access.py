@@ -24,7 +24,7 @@ from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.http1_message import content_length
 
 Credential = Literal["open", "client", "operator"]
-"""What a route requires: nothing, the clients' token where one is configured, or the operator's token always."""
+"""What a route requires: nothing, the clients' token if one is configured, or the operator's token always."""
 
 ANONYMOUS: Final = "local"
 TOKEN_HOLDER: Final = "token"
@@ -50,7 +50,7 @@ _OPERATOR_HINT: Final = (
 
 
 class Denied(GatewayError):
-    """The request is refused; nothing was done for it. `allow` lists the allowed methods where it has another one."""
+    """The request is refused; nothing was done for it. `allow` lists the allowed methods if its method was refused."""
 
     def __init__(self, problem: Problem, allow: bytes = b"") -> None:
         super().__init__(problem)
@@ -58,7 +58,7 @@ class Denied(GatewayError):
 
 
 class _Authority(NamedTuple):
-    """A host's name or address, and its port where one was given."""
+    """A host's name or address, and its port if one was given."""
 
     name: str
     port: int | None
@@ -117,7 +117,7 @@ class Access:
             message = "Origin is not one this gateway serves"
             raise Denied(Problem(code=ORIGIN_REFUSED, message=message, hint=_SITE_HINT if foreign else _ORIGIN_HINT))
         if foreign:
-            message = "A page of another site may not do this"
+            message = "Cross-site requests are not allowed here"
             raise Denied(Problem(code=ORIGIN_REFUSED, message=message, hint=_SITE_HINT))
         has_body = headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers
         if has_body and not is_json(headers.get(b"content-type", b"")):
@@ -174,7 +174,8 @@ def _check_body(request: HttpRequest) -> None:
     """Refuse large bodies without a token: open routes take none. Chunks do not say how much comes."""
     size_bytes = content_length(request.headers.get(b"content-length", b"0"))
     if size_bytes > _UNAUTHENTICATED_BODY_BYTES or b"transfer-encoding" in request.headers:
-        message = f"Without a token a body has a `Content-Length` of at most {_UNAUTHENTICATED_BODY_BYTES} bytes"
+        limit = _UNAUTHENTICATED_BODY_BYTES
+        message = f"An unauthenticated request must declare a `Content-Length` of at most {limit} bytes"
         raise Denied(Problem(code=REQUEST_TOO_LARGE, message=message, hint=_CLIENT_HINT))
 
 

@@ -91,7 +91,7 @@ class McpRoute:
             if request.repeated:
                 for name in _DUPLICATES_REFUSED:
                     if name in request.repeated:
-                        raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` comes more than once"))
+                        raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` appears more than once"))
             if request.method == b"POST":
                 self._post(exchange, request, principal)
             elif request.method == b"GET":
@@ -157,7 +157,7 @@ class McpRoute:
             exchange.stream()
 
     def _post_batch(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> bool:
-        """Handle a batch; False where the body is none, or the client's version has none."""
+        """Handle a batch; False if the body is none, or the client's version has none."""
         version = BATCH_VERSION.encode()
         if not is_batch(request.body) or request.headers.get(_VERSION, version) != version:
             return False

@@ -22,7 +22,7 @@ _MAX_FIELDS: Final = 10
 
 
 class Operator(Protocol):
-    """The operator's actions. Each raises GatewayError where it was not done."""
+    """The operator's actions. Each raises GatewayError if it was not done."""
 
     def reload(self) -> dict[str, object]: ...
     def add_server(self, body: bytes, /, *, persist: bool) -> dict[str, object]: ...
@@ -94,7 +94,7 @@ def switches(request: HttpRequest, *known: str, otherwise: bool = False) -> dict
     names = [name for name, _ in fields]
     for name, value in fields:
         if name not in found:
-            which = f"only `{'`, `'.join(known)}` is taken here" if known else "none is taken here"
+            which = f"this route takes only `{'`, `'.join(known)}`" if known else "this route takes none"
             raise _bad_query(f"The query has an unknown parameter; {which}")
         if value not in _SWITCH or names.count(name) > 1:
             raise _bad_query(f"`{name}` must be given once, as `1` or `0`")

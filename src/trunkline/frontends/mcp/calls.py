@@ -1,4 +1,4 @@
-"""Calls of clients that one server answers: checked, routed, and answered in the words of the client's era."""
+"""Calls of clients that one server answers: checked, routed, and answered in the client's protocol version."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_META)
 
 
 class RoutedCall(RequestContext):
-    """A request, and its call where one server answers it.
+    """A request, and its call if one server answers it.
 
     `suspended` is set once a server's request was passed to a modern client: the response may then go to a later
     request. `input_required_loop` is set while a legacy client is asked for the input that a modern server needs.
@@ -313,7 +313,7 @@ _OBJECTS: Final = {COMPLETION_COMPLETE: ("ref", "argument"), TASKS_UPDATE: ("inp
 
 
 def invalid_params(method: str | None, params: Members) -> Problem | None:
-    """The problem with the parameters of a request; None where they have the right types."""
+    """The problem with the parameters of a request; None if they have the right types."""
     name = _TEXTS.get(method or "")
     if name is not None and text_or_none(params, name) is None:
         return _must_be(name, "a string")

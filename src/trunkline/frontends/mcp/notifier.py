@@ -1,4 +1,5 @@
-"""Notifies clients that a list has changed: those that saw another one, once for all comparison of a moment."""
+"""Notifies clients that a list has changed: only those that saw another version, and once for all changes made at about
+the same time."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ SentLists = dict[bytes, bytes]
 
 
 class ListChangeNotifier:
-    """Sends `list_changed` to sessions and listen streams shortly after the first of several comparison."""
+    """Sends `list_changed` to sessions and listen streams shortly after the first of several changes."""
 
     def __init__(
         self, router: Router, visible: VisibleLists, sessions: AbstractSet[ClientSession], listen_streams: ListenStreams

@@ -111,7 +111,7 @@ class SuspendedCall:
     # -- from the client ------------------------------------------------------------------------------------------
 
     def resume(self, routed: RoutedCall) -> Problem | None:
-        """Let this request of the client wait for the outcome from now on; returns the problem where it cannot."""
+        """Let this request of the client wait for the outcome from now on; returns the problem if it cannot."""
         if self.waiting is not None:
             return Problem(code=INVALID_PARAMS, message="Another request with this `requestState` waits already")
         try:
@@ -211,13 +211,13 @@ class SuspendedCalls:
         if handle is None:
             if not _is_for_legacy(routed, router):
                 return False
-            return _refuse(routed, "`requestState` is not one that was given for this request, or is too old")
+            return _refuse(routed, "`requestState` was not issued for this request, or has expired")
         if handle == _URLS:
             routed.params = _without_retry_members(routed.params)
             return False
         suspended = self._suspended.get(handle)
         if suspended is None:
-            return _refuse(routed, "The call of this `requestState` is over")
+            return _refuse(routed, "The call that this `requestState` belongs to has ended")
         problem = suspended.resume(routed)
         if problem is not None:
             refuse(routed.responder, problem)

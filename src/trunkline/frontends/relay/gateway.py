@@ -99,7 +99,7 @@ class GatewayReply(Exchange):
 
     @property
     def last_event_id(self) -> bytes:
-        """Where the stream can be resumed; empty where that is unknown, or cannot be sent in a header."""
+        """Where the stream can be resumed; empty if that is unknown, or cannot be sent in a header."""
         last = None if self._sse is None else self._sse.last_event_id
         return last.encode() if last and last.isascii() and last.isprintable() else b""
 
@@ -182,12 +182,12 @@ class GatewayReply(Exchange):
     # -- what is wrong with it ------------------------------------------------------------------------------------
 
     def problem(self, sent: bool | None = None) -> Problem:
-        """Why there is no valid response. `sent` is given where it was another request that carried the message."""
+        """Why there is no valid response. `sent` is given if it was another request that carried the message."""
         gateway = self._gateway
         sent = self.written if sent is None else sent
         executed: Executed = "unknown" if sent else "no"
         if self.too_large:
-            message = f"The gateway at {gateway.where} sent more than a message may hold: {self.error}"
+            message = f"The gateway at {gateway.where} sent a message over the size limit: {self.error}"
             hint = "ask for less, or raise `gateway.limits.message_bytes`"
             return Problem(code=ANSWER_TOO_LARGE, message=message, hint=hint, phase="sent", executed=executed)
         if self.error and not self.malformed:
@@ -245,7 +245,7 @@ class GatewayHttp:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def use_session(self, session_id: bytes, version: str) -> None:
-        """Send requests in this session from now on; in none where it is empty."""
+        """Send requests in this session from now on; in none if it is empty."""
         self.session_id, self.version = session_id, version
         self._post_head = b""
 
@@ -380,7 +380,7 @@ class GatewayHttp:
     def token_refused(self) -> Problem:
         return Problem(
             code=UNAUTHORIZED,
-            message=f"The gateway at {self.where} {'refuses the token' if self._has_token else 'asks for a token'}",
+            message=f"The gateway at {self.where} {'refuses the token' if self._has_token else 'requires a token'}",
             hint="set `gateway.token` in the configuration file, or TRUNKLINE_TOKEN in this program's environment",
         )
 

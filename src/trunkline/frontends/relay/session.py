@@ -45,7 +45,7 @@ class RelayedSession:
         return self._state == "open"
 
     async def ready(self) -> None:
-        """Wait until messages may be sent in the session. Raises GatewayError where it cannot be opened again."""
+        """Wait until messages may be sent in the session. Raises GatewayError if it cannot be opened again."""
         while True:
             if self._state == "lost" and self._reopening is None:
                 self._pending = self._pending or self._loop.create_future()
@@ -169,7 +169,7 @@ class NotificationStream:
 
     @property
     def _is_offered(self) -> bool:
-        """A gateway that opens sessions and then does not know them has no such stream: many respond so to any GET."""
+        """Whether the gateway has this stream: many that have none answer any GET as if the session were unknown."""
         return self._unknown < _MAX_UNKNOWN
 
     async def _keep_listening(self) -> None:

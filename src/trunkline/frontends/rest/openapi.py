@@ -31,12 +31,12 @@ CodeText = Annotated[str, Meta(pattern="^TL[0-9]{3}$")]
 Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 ServerName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]+$")]
 SessionId = Annotated[str, Meta(min_length=1, max_length=256)]
-ToolId = Annotated[str, about("What a tool is called by: `server_tool`")]
+ToolId = Annotated[str, about("The name to call a tool by: `server_tool`")]
 Tokens = Annotated[NonNegativeInt, about("Estimated")]
 SessionHandle = Annotated[
     str,
     about(
-        "A name of the caller's choice: what is given under it is kept apart from what the caller holds otherwise",
+        "A name that the caller chooses, for a separate set of provisioned tools",
         max_length=200,
     ),
 ]
@@ -66,7 +66,7 @@ class ServerStateBody(Body):
 class ReadinessBody(Body):
     status: Literal["ready", "draining"]
     servers: Omittable[
-        Annotated[dict[str, ServerStateBody], about("Left out where a token is required and none was sent")]
+        Annotated[dict[str, ServerStateBody], about("Left out if a token is required and none was sent")]
     ] = UNSET
 
 
@@ -114,9 +114,9 @@ class ServerBody(Body, rename="camel"):
     restarts: NonNegativeInt
     in_flight: Annotated[NonNegativeInt, about("Calls it is working on")]
     queued: Annotated[NonNegativeInt, about("Calls that wait for it")]
-    origin: Annotated[Literal["file", "api", "app"], about("Where it comes from; an app connected by itself")]
+    origin: Annotated[Literal["file", "api", "app"], about("Where it was declared; `app`: the app connected by itself")]
     prompts: Omittable[
-        Annotated[NonNegativeInt, about("How many prompts it offers; absent for none, as are the next two")]
+        Annotated[NonNegativeInt, about("How many prompts it offers; like the next two, omitted if zero")]
     ] = UNSET
     resources: Omittable[Annotated[NonNegativeInt, about("How many resources it lists")]] = UNSET
     resource_templates: Omittable[Annotated[NonNegativeInt, about("How many resource templates it lists")]] = UNSET
@@ -158,19 +158,19 @@ class ServerNameResponseBody(Body):
 
 
 class NewServiceBody(Body, forbid_unknown_fields=False):
-    """A service with the keys that a source of `kind: service` has in the configuration, and a few."""
+    """A service with the keys that a source of `kind: service` has in the configuration, and a few more."""
 
     endpoint: Annotated[Uri, about("Its address, before `/tools/execute`")]
     tools: Omittable[Annotated[list[dict[str, Any]], about("Definitions, where it does not list them")]] = UNSET
     token: Omittable[Annotated[str, about("The token to send it for everybody")]] = UNSET
     tokens: Omittable[dict[str, str]] = UNSET
-    lease: Omittable[Annotated[float, about("Seconds until it is gone; 60 if not given", gt=0)]] = UNSET
+    lease: Omittable[Annotated[float, about("Lease in seconds; 60 by default", gt=0)]] = UNSET
 
 
 class ServiceRegisteredBody(Body):
     name: ServerName
     lease: Annotated[float, about("In seconds")]
-    changed: Annotated[bool, about("Whether anything but the lease is new")]
+    changed: Annotated[bool, about("Whether anything besides the lease changed")]
 
 
 class SessionTokenBody(Body):
@@ -188,7 +188,7 @@ class TokenDroppedBody(Body):
 class ReloadedBody(Body, rename="camel"):
     status: Literal["reloaded"]
     added: list[ServerName]
-    replaced: Annotated[list[ServerName], about("Connected anew, because something that matters to them changed")]
+    replaced: Annotated[list[ServerName], about("Restarted or reconnected, because settings that require it changed")]
     adjusted: Annotated[list[ServerName], about("Changed without a new connection")]
     removed: list[ServerName]
     unchanged: Annotated[NonNegativeInt, about("How many continue as they were")]
@@ -219,7 +219,7 @@ class DiscoverBody(Body):
     query: Omittable[
         Annotated[str, about("What the tool should do, in plain words; may be left out only with `tags`")]
     ] = UNSET
-    tags: Omittable[Annotated[list[str], about("Only tools with one of these; in a query also with commas")]] = UNSET
+    tags: Omittable[Annotated[list[str], about("Only tools with one of these; in a query, with commas too")]] = UNSET
     limit: Annotated[int, about("How many tools at most", ge=1, le=50)] = 5
     provision: Annotated[bool, about("Whether what is returned may be executed")] = True
     session: Omittable[SessionHandle] = UNSET
@@ -234,7 +234,7 @@ class MatchedWordBody(Body):
 
 class WhyFoundBody(Body):
     words: list[MatchedWordBody]
-    cosine: Annotated[float | None, about("How near in meaning, 1 is the same; null where it is not known")]
+    cosine: Annotated[float | None, about("How near in meaning, 1 is the same; null if it is not known")]
     score: Annotated[float, about("What tools are ranked by; it means nothing beyond this search")]
     named: Omittable[
         Annotated[
@@ -262,12 +262,12 @@ class ToolRefusedBody(Body):
 class DiscoveredBody(Body, rename={"not_ready": "notReady"}):
     tools: list[FoundToolBody]
     provisioned: Annotated[bool, about("Whether they may be executed now")]
-    tokens: Annotated[NonNegativeInt, about("What all tools that the caller holds now cost")]
-    budget: Annotated[NonNegativeInt, about("What they may cost")]
-    hint: Omittable[Annotated[str, about("What to do where nothing was found")]] = UNSET
+    tokens: Annotated[NonNegativeInt, about("Total tokens of the caller's provisioned tools")]
+    budget: Annotated[NonNegativeInt, about("The token budget for them")]
+    hint: Omittable[Annotated[str, about("What to do if nothing was found")]] = UNSET
     left_out: Omittable[Annotated[list[ToolRefusedBody], about("Found, but over the budget")]] = UNSET
     more: Omittable[Annotated[list[ToolId], about("The next best")]] = UNSET
-    servers: Omittable[Annotated[dict[str, str], about("What servers say of themselves, once")]] = UNSET
+    servers: Omittable[Annotated[dict[str, str], about("The servers' instructions, sent once per session")]] = UNSET
     not_ready: Omittable[Annotated[list[str], about("Servers whose tools may be missing here, and their states")]] = (
         UNSET
     )
@@ -286,8 +286,8 @@ class ToolProvisionedBody(Body):
 
 class ProvisionedBody(Body):
     provisioned: list[ToolProvisionedBody]
-    tokens: Annotated[NonNegativeInt, about("What all tools that the caller holds now cost")]
-    budget: Annotated[NonNegativeInt, about("What they may cost")]
+    tokens: Annotated[NonNegativeInt, about("Total tokens of the caller's provisioned tools")]
+    budget: Annotated[NonNegativeInt, about("The token budget for them")]
     refused: Omittable[list[ToolRefusedBody]] = UNSET
 
 
@@ -298,8 +298,8 @@ class UnprovisionBody(Body):
 
 class UnprovisionedBody(Body):
     removed: list[ToolId]
-    tokens: Annotated[NonNegativeInt, about("What all tools that the caller holds now cost")]
-    budget: Annotated[NonNegativeInt, about("What they may cost")]
+    tokens: Annotated[NonNegativeInt, about("Total tokens of the caller's provisioned tools")]
+    budget: Annotated[NonNegativeInt, about("The token budget for them")]
     unknown: Omittable[Annotated[list[ToolId], about("The caller did not hold these")]] = UNSET
 
 
@@ -315,7 +315,7 @@ class ExecutedBody(Body):
 
 class CallProblemBody(Body, rename="camel"):
     detail: ProblemDetail
-    code: Omittable[Annotated[CodeText, about("Absent where the server itself refused the call")]] = UNSET
+    code: Omittable[Annotated[CodeText, about("Absent if the server itself refused the call")]] = UNSET
     hint: Omittable[Hint] = UNSET
     source: Omittable[Annotated[str, about("The server")]] = UNSET
     tool: Omittable[str] = UNSET
@@ -362,7 +362,7 @@ class TokenBudgetBody(Body):
     servers: list[ServerCostBody]
     modes: DisclosureModesBody
     disclosure: Annotated[Literal["all", "search", "auto"], about("As configured")]
-    shown: Annotated[Literal["all", "search"], about("What clients see that have no search of their own")]
+    shown: Annotated[Literal["all", "search"], about("What clients without a search of their own see")]
     context_tokens: Annotated[NonNegativeInt, about("The budget of a session")]
     tools: Omittable[list[ToolCostBody]] = UNSET
 
@@ -380,13 +380,13 @@ _TOOLS: Final = ("/api/tools/", "/api/proxy/")
 _DESCRIPTION: Final = """\
 One line from an AI agent to every tool it may call. Agents use `/mcp`, old ones `/sse`; programs without MCP \
 find and run tools below `/api/tools` and `/api/proxy`. The routes below `/api/mcp`, `/api/services`, `/api/sessions` \
-and `/api/reload` are for whoever runs the gateway and always want the operator's token, on the machine itself too.\
+and `/api/reload` are for whoever runs the gateway and always require the operator's token, even from the same machine.\
 """
 _SECURITY_SCHEMES: Final = {
     "client": {
         "type": "http",
         "scheme": "bearer",
-        "description": "`gateway.token`. Where none is configured, none is asked for.",
+        "description": "`gateway.token`. Not required if none is configured.",
     },
     "operator": {
         "type": "http",
@@ -400,10 +400,10 @@ _SECURITY: Final[dict[str, list[dict[str, list[str]]]]] = {
     "operator": [{"operator": []}],
 }
 _GROUPS: Final = {
-    "MCP": "What agents speak",
+    "MCP": "MCP endpoints",
     "Tools": "Finding, getting and running tools without MCP",
-    "Gateway": "What this is and how it is",
-    "Operator": "Changing a gateway that runs",
+    "Gateway": "Overview, health and metrics",
+    "Operator": "Managing a running gateway",
 }
 
 

@@ -1,5 +1,5 @@
 """Tools over REST: find, provision and execute them, and what they cost. The same as the gateway's own tools do, also
-where those are switched off.
+if those are switched off.
 
 A caller has no session here: what it is given belongs to its principal, or to the handle that it sends as `session`.
 """
@@ -210,7 +210,7 @@ def in_query(request: HttpRequest) -> DiscoverArguments:
         if name == _TAGS:
             tags += [tag.strip() for tag in value.split(",") if tag.strip()]
         elif name in fields:
-            raise _refused(f"`{name[:100]}` comes more than once")
+            raise _refused(f"`{name[:100]}` appears more than once")
         else:
             fields[name] = value
     with refusing():

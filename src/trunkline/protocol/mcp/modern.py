@@ -92,7 +92,7 @@ def check_headers(
     """Check that the routing headers match the body: what an intermediary saw must be what we act on."""
     for header in ROUTING_HEADERS:
         if header in repeated:
-            raise _mismatch(header, "comes more than once")
+            raise _mismatch(header, "appears more than once")
     _check_header(headers, b"mcp-protocol-version", version)
     _check_header(headers, b"mcp-method", method)
     if name is not None:

@@ -143,7 +143,7 @@ def _disagreement(
 ) -> str | None:
     raw, expected = headers.get(parameter.header), _text_at(arguments, parameter.path)
     if parameter.header in repeated:
-        return "comes more than once"
+        return "appears more than once"
     if raw is None:
         return None if expected is None else "is missing"
     value = decode_header(raw)

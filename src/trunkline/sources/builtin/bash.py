@@ -1,4 +1,4 @@
-"""Bash: runs a command in the root folder, in a sandbox where there is one, and leaves no process behind."""
+"""Bash: runs a command in the root folder, in a sandbox if there is one, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BashArguments(StrictArguments):
         str,
         argument("The folder to run it in, relative to the root", "cwd", "workdir", "working_directory", "directory"),
     ] = "."
-    description: Annotated[str, argument("What it is for, in a few words; shown to nobody here")] | None = None
+    description: Annotated[str, argument("What it is for, in a few words; accepted but not shown")] | None = None
     run_in_background: Annotated[bool, argument("Not offered: must be false")] = False
 
 
@@ -159,7 +159,7 @@ def _check(arguments: BashArguments) -> None:
 
 
 def _timeout(asked_ms: int, left_s: float) -> float:
-    """What was asked for, or less where the call has to end sooner, so that the output still arrives."""
+    """What was asked for, or less if the call has to end sooner, so that the output still arrives."""
     if asked_ms > LONGEST_COMMAND_S * 1000:
         raise ToolFault(f"`timeout` is in milliseconds and at most {LONGEST_COMMAND_S * 1000:,.0f}")
     asked_s = asked_ms / 1000

@@ -278,7 +278,7 @@ class GrepArguments(StrictArguments):
     lines_after: Annotated[int, argument("Only after each match", "-A", "after_context", ge=0)] | None = None
     ignore_case: Annotated[bool, argument("Whether `a` matches `A`", "-i", "case_insensitive")] = False
     line_numbers: Annotated[bool, argument("Whether lines come with their numbers", "-n")] = True
-    multiline: Annotated[bool, argument("Whether `.` matches line ends, and a match may go on")] = False
+    multiline: Annotated[bool, argument("Whether `.` matches line breaks, so that a match can span lines")] = False
     limit: Annotated[int, _limit(_MOST_LINES, "lines or paths")] = PAGE
     offset: Offset = 0
 

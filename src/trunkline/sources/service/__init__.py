@@ -83,7 +83,7 @@ class ServiceSection(SourceSection):
     @classmethod
     def check(cls, values: Mapping[str, Any], nodes: SectionNodes) -> None:
         if values.get("sessions") == "shared":
-            message = "Sessions have tokens of their own here, and so results of their own"
+            message = "A service cannot be `shared`: each session has its own token, and therefore its own results"
             nodes.reader.error(BAD_VALUE, nodes.of("sessions"), message, "leave `sessions` out")
 
 

@@ -100,7 +100,7 @@ async def test_a_gateway_that_is_not_there_is_told_at_once() -> None:
 
 async def test_a_gateway_that_wants_another_token_is_told_with_what_to_do(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, faults=["unauthorized"]) as server:
-        for token, said in (("", "asks for a token"), ("wrong", "does not accept the token")):
+        for token, said in (("", "requires a token"), ("wrong", "does not accept the token")):
             problem = await problem_with(RemoteTarget(server.url, token=token))
             assert problem.code is UNAUTHORIZED
             assert said in problem.message

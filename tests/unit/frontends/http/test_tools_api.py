@@ -154,7 +154,7 @@ async def test_tags_come_one_by_one_or_with_commas(tmp_path: Path, query: str) -
     [
         ("", "`query` is missing"),
         ("query=", "`query` is missing"),
-        ("query=a&query=b", "`query` comes more than once"),
+        ("query=a&query=b", "`query` appears more than once"),
         ("query=a&limits=3", "`limits`"),
         ("query=a&limit=many", "`limit`"),
         ("query=a&limit=", "`limit`"),

@@ -46,7 +46,7 @@ async def test_problems_say_what_where_and_what_to_do() -> None:
     assert "trunkline up" in away.hint
     executed = {status: reply(status).problem().executed for status in (200, 307, 404, 500, 502, 504)}
     assert [status for status, it in executed.items() if it == "no"] == [307, 404]
-    assert "asks for a token" in reply(401).problem().message
+    assert "requires a token" in reply(401).problem().message
     assert "refuses the token" in reply(401, token="t").problem().message
 
 

@@ -170,4 +170,4 @@ def test_a_header_that_is_missing_or_comes_twice_is_named() -> None:
     assert check_param_headers({}, header_parameters, b'{"a":"x"}') == "Header `mcp-param-a` is missing"
     headers = {b"mcp-param-a": b"x"}
     twice = check_param_headers(headers, header_parameters, b'{"a":"x"}', repeated={b"mcp-param-a"})
-    assert twice == "Header `mcp-param-a` comes more than once"
+    assert twice == "Header `mcp-param-a` appears more than once"

@@ -26,7 +26,7 @@ _EVENT: Final = "protected_paths"
 
 
 class CommandGuard:
-    """Guards the commands that run below `root`; does nothing where there are no `protected` paths.
+    """Guards the commands that run below `root`; does nothing if there are no `protected` paths.
 
     It has threads of its own, so that other tools do not wait while it waits for the disk.
     """
@@ -42,7 +42,7 @@ class CommandGuard:
         self._warned = False
 
     async def begin(self) -> GuardedCommand:
-        """Take a snapshot before a command runs. Raises ToolFault where that is not possible."""
+        """Take a snapshot before a command runs. Raises ToolFault if that is not possible."""
         if self._tracker is None:
             return GuardedCommand(self, None)
         beginning = self._start(self._threads.run(self._tracker.begin))
@@ -127,7 +127,7 @@ class GuardedCommand:
 
     @property
     def mounts(self) -> ProtectiveMounts:
-        """For its sandbox, which then has to make them."""
+        """The mounts that the command's sandbox must make."""
         if self._command is None:
             return ProtectiveMounts()
         self._command.is_mounted = True
@@ -137,7 +137,7 @@ class GuardedCommand:
         self._exited.append(exited)
 
     async def end(self) -> str:
-        """The text for the caller. Where the caller is cancelled, the comparison still runs to its end."""
+        """The text for the caller. Even if the caller is cancelled, the comparison runs to its end."""
         if self._command is None:
             return ""
         command, self._command = self._command, None
@@ -170,7 +170,7 @@ def undone_sentence(one: UndoneChange) -> str:
         return f"{quoted(one.path)} had been removed and {'was' if one.restored else 'could not be'} restored"
     result = "was restored" if one.restored else "was moved to quarantine"
     if one.keys and one.restored:
-        result = "has its former settings again"
+        result = "was restored to its former settings"
     if one.how == "changed" and not one.restored:
         result = "was moved to quarantine, as its former content is not known"
     return f"{quoted(one.path)}{keys} {result}{accept}"

@@ -45,7 +45,7 @@ _LONGEST_NAME: Final = 150
 @dataclass(frozen=True, slots=True)
 class QuarantinedItem:
     """Something taken from `path`, below `base`. `thing` is where it is now, `left` the digest of what was put in its
-    place, empty where nothing was; `why` and `keys` say what it could have made programs do. Stored as JSON."""
+    place, empty if nothing was; `why` and `keys` say what it could have made programs do. Stored as JSON."""
 
     id: str
     base: str
@@ -71,7 +71,7 @@ class Quarantine:
     def take(
         self, base: str, path: str, how: str, why: str, keys: tuple[str, ...] = (), *, leave: bool = False
     ) -> QuarantinedItem:
-        """Move it here, or `leave` it beside its path without a record. Raises OSError where it can be neither moved
+        """Move it here, or `leave` it beside its path without a record. Raises OSError if it can be neither moved
         nor renamed."""
         item = QuarantinedItem(self._new_id(), base, path, how, why, keys, at=time.time())
         with parent_of(base, path, change=True) as (parent, name):
@@ -190,7 +190,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _size(parent: int, name: str) -> int:
-    """The total number of bytes; more than are allowed where there are too many files."""
+    """The total number of bytes; more than are allowed if there are too many files."""
     status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode):
         return status.st_size
@@ -215,7 +215,7 @@ def all_quarantined(state_dirs: list[Path]) -> list[tuple[Path, QuarantinedItem]
 
 
 def accept_change(state_dir: Path, item: QuarantinedItem, *, force: bool, home: Path) -> QuarantinedItem | None:
-    """Put an item back. What is at its path now is quarantined in its turn, and returned. Raises GatewayError where a
+    """Put an item back. What is at its path now is quarantined in its turn, and returned. Raises GatewayError if a
     command runs below that folder, or the path was changed by someone else and `force` is not set."""
     quarantine = Quarantine(state_dir / FOLDER)
     registry = CommandRegistry(commands_folder(str(home), state_dir / STATE))
@@ -226,7 +226,7 @@ def accept_change(state_dir: Path, item: QuarantinedItem, *, force: bool, home: 
                 raise _refused(item, "an agent's command runs below that folder", "wait until it has ended")
             standing = _content_at(item)
             if standing != item.left and not force:
-                raise _refused(item, "that path has changed since", "compare the two; `--force` takes it back")
+                raise _refused(item, "that path has changed since", "compare the two; `--force` restores it anyway")
             replaced = None if standing == "" else quarantine.take(item.base, item.path, "changed", "accepted instead")
             try:
                 quarantine.put_back(item)
@@ -253,5 +253,5 @@ def _content_at(item: QuarantinedItem) -> str:
 
 
 def _refused(item: QuarantinedItem, why: str, hint: str) -> GatewayError:
-    message = f"`{item.id}` was not taken back: {why}"
+    message = f"`{item.id}` was not restored: {why}"
     return GatewayError(Problem(code=NOT_ACCEPTED, message=message, where=item.path, hint=hint))
