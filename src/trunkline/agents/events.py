@@ -19,7 +19,7 @@ class ToolsOffered(AgentEvent):
 
 @dataclass(frozen=True, slots=True)
 class NativeToolUsed(AgentEvent):
-    """The agent called a tool of its own. `ran` is false where the call was refused."""
+    """The agent called a tool of its own. `ran` is false if the call was refused."""
 
     tool: str
     ran: bool

@@ -1,4 +1,4 @@
-"""Tells whether a model's last text is an answer: not where it is empty, or ends with a tool call written as text.
+"""Tells whether a model's last text is an answer: not if it is empty, or ends with a tool call written as text.
 
 A model may well write about such calls, and rejecting an answer is worse than missing a written call. So only what can
 hardly be anything else counts: it names a tool that the model has, has the form and the arguments of a call, is neither
@@ -24,7 +24,7 @@ _FENCED: Final = re.compile(
     .*?(?:^[ \t>]*(?P=fence)[`~]*[ \t\r]*$ | \Z)""",
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
-"""A fenced block of code, also in a list or a quotation. Only a bare fence ends it: models nest blocks."""
+"""A fenced block of code, including one in a list or a quotation. Only a bare fence ends it: models nest blocks."""
 _NAME: Final = r"[\w.:/-]{1,200}"
 _MARK: Final = re.compile(
     r"""(?<!`)(?:
@@ -49,7 +49,7 @@ _CODE: Final = 4
 _TICKS: Final = re.compile(r"`+")
 _THINKING: Final = re.compile(r"(?:\s*<(think(?:ing)?)>.*?(?:</\1>|\Z))+", re.DOTALL)
 _THOUGHT: Final = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>\s*\Z")
-"""Reasoning that no parser took out; the second where the server's template opened the tag."""
+"""Reasoning that no parser took out; the second if the server's template opened the tag."""
 _BEFORE_ARGUMENTS: Final = re.compile(
     r"""\s*>?\s*(?:\[CALL_ID\]\w{0,64})?(?:\[ARGS\])?
     (?:\s|(?:json|code|commentary)\b|```|<[|\uff5c][^<>]{1,64}[|\uff5c]>)*""",
@@ -59,7 +59,7 @@ _TAGGED_ARGUMENTS: Final = re.compile(r"<(?:parameter\b|arg_key>|/(?:function|in
 
 
 def answer_problem(who: str, text: str, is_tool: Callable[[str], bool], *, reasoned: bool = False) -> Problem | None:
-    """Why `text`, the last of `who`, is no answer; None where it is one. `reasoned`: reasoning came besides."""
+    """Why `text`, the last of `who`, is no answer; None if it is one. `reasoned`: reasoning came besides."""
     answer = text
     if found := _THINKING.match(text):
         answer = text[found.end() :]
@@ -77,7 +77,7 @@ def answer_problem(who: str, text: str, is_tool: Callable[[str], bool], *, reaso
 
 
 def written_call(text: str, is_tool: Callable[[str], bool]) -> str:
-    """The tool of the call that this text ends with; empty where it ends with none."""
+    """The tool of the call that this text ends with; empty if it ends with none."""
     text = _DSML.sub("", text[-_READ:])
     marks = list(_MARK.finditer(text, max(0, len(text) - _EXAMINED)))[-_MOST_MARKS:]
     blocks = [block.span() for block in _FENCED.finditer(text)] if marks else []
@@ -119,7 +119,7 @@ def _tags_end(text: str, at: int) -> int:
 
 
 def _json_at(text: str, at: int) -> tuple[object, int]:
-    """The JSON value at this position, and where it ends; None where there is none."""
+    """The JSON value at this position, and where it ends; None if there is none."""
     try:
         return json.JSONDecoder(strict=False).raw_decode(text, at)
     except (ValueError, RecursionError):

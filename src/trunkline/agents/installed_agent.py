@@ -43,7 +43,7 @@ async def find_installed(
     *,
     limit_s: float = _VERSION_S,
 ) -> InstalledAgent:
-    """The agent's program and version, cached in `known`. Raises GatewayError, with the code AGENT_SLOW where the
+    """The agent's program and version, cached in `known`. Raises GatewayError, with the code AGENT_SLOW if the
     program takes too long to answer."""
     program = _locate(provider, environ)
     identity = _identity(provider, program)
@@ -187,7 +187,7 @@ _HOMES: Final = ("CODEX_HOME", "GEMINI_CLI_HOME", "TMPDIR")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOutput:
-    """What a program printed. `status` is None where it did not exit in time."""
+    """What a program printed. `status` is None if it did not exit in time."""
 
     status: int | None
     stdout: str
@@ -197,7 +197,7 @@ class ProgramOutput:
 async def query_program(
     children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
 ) -> ProgramOutput:
-    """Run a program to its end, without input. Raises GatewayError where it cannot be started. It gets empty folders
+    """Run a program to its end, without input. Raises GatewayError if it cannot be started. It gets empty folders
     for its files: some agents write there even when they only print their version."""
     folder = RunFolder(children, argv[0])
     try:

@@ -31,7 +31,7 @@ class OutputMonitor:
         """The last failure to reach the model, if nothing came after it."""
 
     def stop_reason(self) -> Problem | None:
-        """None where the run may continue. Raises what our own handling of a line raised."""
+        """None if the run may continue. Raises what our own handling of a line raised."""
         if self._fault is not None:
             raise self._fault
         return self._problem

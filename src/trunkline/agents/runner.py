@@ -56,7 +56,7 @@ class AgentResult:
     seconds: float
     warnings: tuple[Problem, ...] = ()
     unreachable: str = ""
-    """Why the model could not be reached at the end; empty where it could."""
+    """Why the model could not be reached at the end; empty if it could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class AgentRunner:
         on_event: Callable[[AgentEvent], None],
     ) -> AgentResult:
         """Run the agent until it ends, times out or must be stopped; nothing of it is left on return. Raises
-        GatewayError where it cannot be started. Cancelling this ends the agent within seconds."""
+        GatewayError if it cannot be started. Cancelling this ends the agent within seconds."""
         started_at = monotonic()
         command = await self.prepare(provider, installed, spec)
         monitor = OutputMonitor(provider, spec.mode, on_event)
@@ -179,7 +179,7 @@ class AgentRunner:
         spec: RunSpec,
         started_at: float,
     ) -> Problem | None:
-        """Wait until the agent ends; the problem where it must be stopped before."""
+        """Wait until the agent ends; the problem if it must be stopped before."""
         deadline = started_at + spec.timeout_s
         listing = deadline if connection is None else min(deadline, monotonic() + self._listing_s)
         for until in (listing, deadline):
@@ -274,7 +274,7 @@ class AgentProcess:
 
     @property
     def status(self) -> int:
-        """The exit status, negative for a signal; 0 where it never exited."""
+        """The exit status, negative for a signal; 0 if it never exited."""
         return self.exited.result() if self.exited.done() else 0
 
     @property
@@ -283,7 +283,7 @@ class AgentProcess:
         return self._child.lost
 
     async def end(self) -> None:
-        """End it and all it started with SIGTERM, then SIGKILL; where it has exited, only what it left behind.
+        """End it and all it started with SIGTERM, then SIGKILL; if it has exited, only what it left behind.
         Afterwards every line it wrote has been handled. Cancelling this kills what is left at once."""
         try:
             if not self.exited.done():
@@ -356,7 +356,7 @@ def _read(path: Path) -> str | None:
     try:
         # a named pipe would wait for a writer
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            data = file.read(_LARGEST_TEXT_BYTES + 1) or b""  # None where a pipe has nothing yet
+            data = file.read(_LARGEST_TEXT_BYTES + 1) or b""  # None if a pipe has nothing yet
     except (OSError, ValueError):
         return None
     try:

@@ -196,7 +196,7 @@ def screen_lines(endpoint: Endpoint, columns: int | None = None) -> list[str]:
 
 
 def screen_width(stream: TextIO) -> int | None:
-    """The columns of the terminal behind a stream; None where there is none."""
+    """The columns of the terminal behind a stream; None if there is none."""
     return terminal_width(stream) if stream.isatty() else None
 
 

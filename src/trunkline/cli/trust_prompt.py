@@ -35,7 +35,7 @@ _HEADS: Final = {
 
 
 def until_trusted(read: Callable[[], T], untrusted: Callable[[T], Sequence[Verdict]]) -> T:
-    """Read until all files are trusted, asking the user about each. Where the answer is no, or nobody can be asked, the
+    """Read until all files are trusted, asking the user about each. If the answer is no, or nobody can be asked, the
     program ends with status 2.
 
     Files are read again after each answer: only the text that was shown is trusted.

@@ -66,7 +66,7 @@ def read_awf_plugins(
     taken: Container[str],
     inspect_only: bool = False,
 ) -> AwfPlugins:
-    """Read the plugins of the file; none where it has to be trusted and is not, unless it is only inspected.
+    """Read the plugins of the file; none if it has to be trusted and is not, unless it is only inspected.
 
     `taken` are names of sources in the configuration file, which take precedence.
     """
@@ -178,7 +178,7 @@ def _kind_of(entry: TableEntry, plugin: Table, reader: ConfigReader) -> str:
 
 
 def _one_of(entry: TableEntry, plugin: Table, one: str, other: str, reader: ConfigReader) -> str:
-    """Which of two keys it has. Raises InvalidValue where it has none or both."""
+    """Which of two keys it has. Raises InvalidValue if it has none or both."""
     second = plugin.get(other)
     if plugin.get(one) is None and second is None:
         raise reader.error(MISSING_KEY, entry.key, f"Missing key `{one}` or `{other}`")
@@ -291,7 +291,7 @@ def _plugins(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _name_of(folder: Path) -> tuple[str, str]:
-    """A plugin's name in its manifest; where that has none, the name of its folder and what is wrong."""
+    """A plugin's name in its manifest; if that has none, the name of its folder and what is wrong."""
     file = folder / MANIFEST
     report = Report(str(file))
     try:

@@ -276,7 +276,7 @@ def _transport(entry: TableEntry, kind: str, reader: ConfigReader) -> list[Table
 
 
 def source_name_for(at: Scalar, sources: SourceList) -> str:
-    """The entry's name where it can be a source's, else one made from it that no other source has."""
+    """The entry's name if it can be a source's, else one made from it that no other source has."""
     if is_source_name(at.text) and at.text != RESERVED_SOURCE:
         return at.text
     name = sources.free_name(slug(at.text))

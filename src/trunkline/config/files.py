@@ -231,7 +231,7 @@ _MAX_BYTES_WITH_STATE: Final = 64 * MAX_BYTES
 def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
     """The text of a file. Raises InvalidValue, with the reason reported.
 
-    Warns where others can write the file or a folder above it, except folders above `beyond`.
+    Warns if others can write the file or a folder above it, except folders above `beyond`.
     """
     limit_bytes = _MAX_BYTES_WITH_STATE if path.name in _MOSTLY_STATE else MAX_BYTES
     try:

@@ -49,7 +49,7 @@ ROOT_KEYS: Final = (GATEWAY, CLIENTS, SOURCES)
 class LoadedConfig:
     """A loaded configuration file.
 
-    `settings` is None where any problem is an error. `text` is the file's text with its secrets hidden, for showing
+    `settings` is None if any problem is an error. `text` is the file's text with its secrets hidden, for showing
     problems; `others` has that of AWF's file, by path, and `plugins` are the names of the sources in it. `verdicts` are
     about files that have to be trusted. `ours` is False for a client's file.
     """
@@ -67,7 +67,7 @@ class LoadedConfig:
         return tuple(verdict for verdict in self.verdicts if not verdict.is_trusted)
 
     def verdict_on(self, source: str) -> Verdict | None:
-        """The verdict on the file that this source comes from; None where the file needs no trust."""
+        """The verdict on the file that this source comes from; None if the file needs no trust."""
         of_plugins = source in self.plugins
         return next((one for one in self.verdicts if (one.path.name == PLUGINS.name) is of_plugins), None)
 

@@ -94,7 +94,7 @@ class ConfigReader:
         self.obstacles: list[str] | None = None
         """While a source is read: what keeps this source, but no other, from starting. None elsewhere."""
         self.reference = OUR_REFERENCE
-        """How this file refers to the variable NAME; empty where it cannot."""
+        """How this file refers to the variable NAME; empty if it cannot."""
         self.unset_hints: dict[str, str] = {}
         """Hints for certain variables when they are not set."""
         self.referenced_variables: set[ReferencedVariable] = set()
@@ -158,7 +158,7 @@ class ConfigReader:
         return text
 
     def peek(self, node: Node | None) -> str:
-        """The same without reporting anything; empty where there is no text."""
+        """The same without reporting anything; empty if there is no text."""
         return expand(node.text, self._environ) if isinstance(node, Scalar) else ""
 
     def is_set(self, variable: str) -> bool:

@@ -130,7 +130,7 @@ def load_added_servers(folder: Path) -> tuple[list[bytes], str]:
 
 
 def save_added_server(folder: Path, name: str, body: bytes | None) -> None:
-    """Save a server, or remove it where `body` is None. Raises OSError.
+    """Save a server, or remove it if `body` is None. Raises OSError.
 
     Others are left as they are: they may be another gateway's of the same file, or for a later version.
     """

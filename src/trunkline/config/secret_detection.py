@@ -306,7 +306,7 @@ def secrets_in(name: str, value: object, *, from_outside: bool = False) -> Itera
 
 
 def secrets_in_environment(environ: Mapping[str, str], inherited: Sequence[str] | str = ()) -> Iterator[str]:
-    """The secrets among variables. Variables inherited by name count like `${…}`; where all are inherited, only those
+    """The secrets among variables. Variables inherited by name count like `${…}`; if all are inherited, only those
     with a random value do."""
     for name, value in environ.items():
         listed = not isinstance(inherited, str) and name in inherited
@@ -380,7 +380,7 @@ def _values_at(text: str, at: int, quote: str | None) -> list[re.Match[str]]:
 
 
 def user_and_password(basic: str) -> tuple[str, ...]:
-    """The decoded credentials of a `Basic` header, and their password; nothing where it is just a word."""
+    """The decoded credentials of a `Basic` header, and their password; nothing if it is just a word."""
     try:
         pair = urlsafe_b64decode(basic.replace("+", "-").replace("/", "_").rstrip("=") + "==").decode()
     except ValueError:

@@ -72,7 +72,7 @@ def _unescaped(text: str) -> str:
 
 
 def _members_of_json(text: str) -> list[tuple[str, str]] | None:
-    """The names and texts in JSON; None where it is not JSON or has no text."""
+    """The names and texts in JSON; None if it is not JSON or has no text."""
     found: list[tuple[str, str]] = []
     try:
         todo: list[tuple[str, object]] = [("", msgspec.json.decode(text))] if text.startswith(("{", "[")) else []
@@ -91,7 +91,7 @@ def _members_of_json(text: str) -> list[tuple[str, str]] | None:
 
 
 def _members_of_lines(text: str) -> list[tuple[str, str]]:
-    """The names and values of lines; none where no line has a name, as in a key file."""
+    """The names and values of lines; none if no line has a name, as in a key file."""
     lines = [line.strip() for line in text.splitlines()]
     members = [_MEMBER.match(line) for line in lines] if len(lines) > 1 else []
     if not any(members):

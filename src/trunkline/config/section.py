@@ -119,7 +119,7 @@ class SectionNodes:
         self.reader = reader
 
     def of(self, *path: str) -> Node:
-        """The value of a key, or of a key inside it; where it is not given, what would contain it."""
+        """The value of a key, or of a key inside it; if it is not given, what would contain it."""
         node: Node = self._table
         for name in path:
             node = (node.get(name) if isinstance(node, Table) else None) or node

@@ -184,7 +184,7 @@ _LONG_KEY: Final = re.compile(r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[
 
 
 def parse_toml(text: str, report: Report) -> Node:
-    """The tree of the TOML document in `text`. Raises InvalidValue, with the reason reported, where there is none."""
+    """The tree of the TOML document in `text`. Raises InvalidValue, with the reason reported, if there is none."""
     long_key = _LONG_KEY.search(text)
     if long_key is not None:
         span = span_at(text, long_key.start())

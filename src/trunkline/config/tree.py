@@ -223,7 +223,7 @@ def plain_scalar_kind(text: str) -> ScalarKind:
 
 
 def ambiguity(text: str) -> tuple[str, str]:
-    """The message and hint about a value that is `refused`, or a `switch` where none is expected."""
+    """The message and hint about a value that is `refused`, or a `switch` if none is expected."""
     switch = _SWITCH.get(text.lower())
     other = f"`{switch}`" if switch else "a plain decimal number"
     return f"`{text}` means different things to different YAML versions", f'write `"{text}"` for the text, or {other}'

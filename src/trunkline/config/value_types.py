@@ -179,7 +179,7 @@ class Choice(ValueType[str]):
 
     def read(self, node: Node, reader: ConfigReader) -> str:
         if isinstance(node, Scalar) and node.kind == "switch" and node.text in self._words:
-            return node.text  # `off` is not ambiguous where it is one of the words
+            return node.text  # `off` is not ambiguous if it is one of the words
         word = Text().read(node, reader)
         if word in self._words:
             return word

@@ -27,7 +27,7 @@ _HINTS: Final = (
 
 
 def parse_yaml(text: str, report: Report) -> Node:
-    """The tree of the one document in `text`. Raises InvalidValue, with the reason reported, where there is none."""
+    """The tree of the one document in `text`. Raises InvalidValue, with the reason reported, if there is none."""
     wrong = _UNPRINTABLE.search(text)
     if wrong is not None:
         message = f"Character U+{ord(wrong.group()):04X} is not allowed in YAML"

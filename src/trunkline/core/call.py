@@ -6,7 +6,7 @@ The rules that everything else relies on:
   `Request.finish` is the only place that sets it; the first outcome wins and later ones are dropped.
 - Everything is a callback, and each may run before the function that caused it returns. There is no task per call:
   a call costs about 30 µs, and a task would add a tenth to that (docs/adr/0003).
-- JSON passes through as the bytes its author wrote. It is parsed only where something in it has to be looked at.
+- JSON passes through as the bytes its author wrote. It is parsed only if something in it has to be looked at.
 - A request is `queued` until an upstream session takes it, then `sent`, then `partial` once the server has reported
   progress. Only a queued request has certainly not been executed.
 """

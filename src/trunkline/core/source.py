@@ -3,7 +3,7 @@
 - The router calls a `Source`; a source reports to its `Sink`. Neither knows the other by any other way.
 - Everything runs on the event loop's thread. `run` is the only coroutine; no other method may block or raise.
 - A source publishes whole snapshots of what it offers, and its health whenever that changes.
-- Each call handed to `submit` is finished exactly once, also when the source is lost or `run` is cancelled.
+- Each call handed to `submit` is finished exactly once, even if the source is lost or `run` is cancelled.
 - What a source holds for one client is keyed by the client's session, and released by `forget`.
 """
 

@@ -108,7 +108,7 @@ class Operations:
     # -- the file -------------------------------------------------------------------------------------------------
 
     def reload(self, *, because: str = "operator") -> dict[str, object]:
-        """Apply the configuration file as it is now. Where it has errors, raises GatewayError and changes nothing."""
+        """Apply the configuration file as it is now. If it has errors, raises GatewayError and changes nothing."""
         self._refuse_if_draining()
         if because == "operator" and self.reload_postponed():
             message = "A running command may have changed the configuration; the old one stays in effect"
@@ -302,7 +302,7 @@ class Operations:
         return {name: section for name, section in self._settings.sources.items() if name not in self._removed}
 
     def _sources(self) -> dict[str, SourceSection]:
-        """The file's servers, then those that were added; the file wins where both have a name."""
+        """The file's servers, then those that were added; the file wins if both have a name."""
         sources = self._from_file()
         added = {name: server.section for name, server in self._added.items()} | self._leases.sections
         return sources | {name: section for name, section in added.items() if name not in sources}

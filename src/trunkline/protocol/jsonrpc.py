@@ -115,7 +115,7 @@ REDUCED_STACK: Final = _ReducedStack()
 
 
 def decode_server_message(text: bytes) -> ServerMessage:
-    """Raises MsgspecError, or RecursionError where it is nested too deeply."""
+    """Raises MsgspecError, or RecursionError if it is nested too deeply."""
     if len(text) < SHALLOW_BYTES:
         return _decode_server_message(text)
     with REDUCED_STACK:

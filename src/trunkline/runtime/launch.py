@@ -101,7 +101,7 @@ def _reset_signals() -> None:
 
 
 def _file_exists(command: bytes, environment: dict[bytes, bytes]) -> bool:
-    """Whether the command exists: exec reports "no such file" also when only its interpreter is missing."""
+    """Whether the command exists: exec reports "no such file" even if only its interpreter is missing."""
     path = environment.get(b"PATH", os.fsencode(os.defpath))
     candidates = [command] if b"/" in command else [folder + b"/" + command for folder in path.split(b":") if folder]
     return any(os.access(candidate, os.F_OK) for candidate in candidates)

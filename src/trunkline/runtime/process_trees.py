@@ -182,7 +182,7 @@ class OwnerMarks:
         self._own = resource.getrlimit(_RLIMIT_LOCKS)[1]
 
     def of(self, child: int) -> int | None:
-        """The mark of a child; None where no half is free for one."""
+        """The mark of a child; None if no half is free for one."""
         if child > _MAX_CHILD_ID:
             return None
         if self._own == resource.RLIM_INFINITY:

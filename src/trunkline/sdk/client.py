@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def image(data: bytes, mime_type: str = "image/png", *, text: str = "") -> dict[str, Any]:
-    """A result that an agent sees as a picture, with a caption where one is given."""
+    """A result that an agent sees as a picture, with a caption if one is given."""
     return {"content": [*([results.text(text)] if text else []), results.image(data, mime_type)]}
 
 
@@ -84,7 +84,7 @@ class App:
     def tool(self, function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
         """Offer a function: `@app.tool`, or `@app.tool(name=…)`. The function itself stays what it was. `annotations`
-        are MCP's, as `{"readOnlyHint": True}`. SchemaError where a type hint cannot be written as JSON."""
+        are MCP's, as `{"readOnlyHint": True}`. SchemaError if a type hint cannot be written as JSON."""
 
         def offer(function: F) -> F:
             self._tools.add(tool_of(function, **options))
@@ -93,12 +93,12 @@ class App:
         return offer if function is None else offer(function)
 
     def remove(self, name: str) -> None:
-        """Stop offering a tool. KeyError where there is none of this name."""
+        """Stop offering a tool. Raises KeyError if there is none of this name."""
         self._tools.remove(name)
 
     @property
     def tools(self) -> Mapping[str, AppTool]:
-        """By name, as they are now."""
+        """The tools by name, as they are now."""
         return self._tools.current
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -109,16 +109,16 @@ class App:
         await self._new_loop().run()
 
     def run_forever(self) -> None:
-        """The same for programs without an event loop: blocks until Ctrl-C or `stop`."""
+        """Run in a program without an event loop: blocks until Ctrl-C or `stop`."""
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(self.run())
 
     def run_in_thread(self) -> AppThread:
-        """The same beside a main thread that is busy: a window, a notebook, a game. Returns at once."""
+        """Run beside a main thread that is busy: a window, a notebook, a game. Returns at once."""
         return AppThread(self.name, self._new_loop(), self._state)
 
     def stop(self) -> None:
-        """End `run`, from any thread. Without effect where nothing runs."""
+        """End `run`, from any thread. Without effect if nothing runs."""
         if self._loop is not None:
             self._loop.stop()
 
@@ -127,7 +127,8 @@ class App:
         return self._state.is_registered
 
     async def until_registered(self) -> str:
-        """The app's name among the gateway's servers, once it is one. Raises Refused if it will not be."""
+        """Wait until the app is registered; returns its name among the gateway's servers. Raises Refused if it will not
+        be."""
         return await self._state.wait()
 
     def _new_loop(self) -> ConnectionLoop:
@@ -143,7 +144,7 @@ class AppThread:
 
     def __init__(self, app_name: str, loop: ConnectionLoop, state: RegistrationState) -> None:
         self.error: Exception | None = None
-        """Why it ended by itself, where it did."""
+        """Why it ended by itself, if it did."""
         self._app_name = app_name
         self._loop = loop
         self._state = state
@@ -155,7 +156,7 @@ class AppThread:
         return self._thread.is_alive()
 
     def wait_until_registered(self, timeout_s: float = 30.0) -> str:
-        """The app's name among the gateway's servers. Raises Refused, or TimeoutError when it takes longer."""
+        """As `until_registered`, from the main thread. Raises Refused, or TimeoutError if it takes longer."""
         try:
             return self._state.wait_in_thread(timeout_s)
         except TimeoutError:

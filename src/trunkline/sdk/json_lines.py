@@ -20,7 +20,7 @@ def encode(value: Any) -> bytes:
 
 
 async def close_within(writer: asyncio.StreamWriter, seconds: float) -> None:
-    """Close it once all is written; where the other side does not read, what is left is dropped."""
+    """Close it once all is written; if the other side does not read, what is left is dropped."""
     writer.close()
     try:
         async with asyncio.timeout(seconds):

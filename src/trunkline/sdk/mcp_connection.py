@@ -57,7 +57,7 @@ class SendQueue:
         return is_closing is not None and bool(is_closing())
 
     def send(self, message: bytes) -> None:
-        """An answer: it waits as long as it takes."""
+        """Queue an answer: it is kept until the client reads it."""
         self._waiting.append(message + b"\n")
         self._waiting_bytes += len(message) + 1
         if self._waiting_bytes > _FULL_BYTES:
@@ -65,21 +65,21 @@ class SendQueue:
         self._added.set()
 
     def notify(self, message: bytes) -> None:
-        """A notification is dropped where the client does not read."""
+        """Queue a notification; it is dropped if the client does not read."""
         if self._room.is_set():
             self.send(message)
 
     async def room(self) -> None:
-        """Until the client has read enough of what waits for it."""
+        """Wait until the client has read enough of the queue."""
         await self._room.wait()
 
     def end(self) -> None:
-        """Nothing more comes: `run` returns once all is written."""
+        """Queue nothing more: `run` returns once all is written."""
         self._ending = True
         self._added.set()
 
     async def run(self) -> None:
-        """Raises OSError when the client is gone."""
+        """Write messages until the end. Raises OSError if the client is gone."""
         while self._waiting or not self._ending:
             await self._added.wait()
             self._added.clear()
@@ -103,7 +103,7 @@ class McpConnection:
         self.session = McpSession(server, self._queue.send, self._queue.notify)
 
     async def run(self) -> None:
-        """Until the client ends its side or is gone. On return nothing of it is left."""
+        """Serve until the client ends its side or is gone. On return nothing of it is left."""
         loop = asyncio.get_running_loop()
         reading, writing = loop.create_task(self._read()), loop.create_task(self._queue.run())
         try:

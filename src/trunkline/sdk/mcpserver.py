@@ -61,10 +61,10 @@ class Server:
         self.capabilities = capabilities or {}
         self.methods: dict[str, Method] = {}
         self.info: Json = {"name": name, "version": version} | ({"title": title} if title else {})
-        """How it introduces itself."""
+        """How the server introduces itself."""
         self._limit_bytes = limit_bytes
         self.tools: Mapping[str, ServerTool] = {}
-        """By name, in the order in which clients see them; never changed, only replaced."""
+        """Tools by name, in the order in which clients see them; never changed, only replaced."""
         self._changing = threading.Lock()  # handlers in threads may add and remove tools
         self._connections: set[McpConnection] = set()
 
@@ -81,7 +81,7 @@ class Server:
         annotations: Mapping[str, Any] | None = None,
         output_schema: Mapping[str, Any] | None = None,
     ) -> None:
-        """Offer a tool, also to clients that are connected already. `schema` is the JSON Schema of its arguments.
+        """Offer a tool, including to clients that are connected already. `schema` is the JSON Schema of its arguments.
         Raises ValueError for a name that is taken, and for a definition that no client could use."""
         input_schema: Json = {"type": "object", **(schema or {})}
         optional = {"title": title, "annotations": annotations, "outputSchema": output_schema}
@@ -94,7 +94,7 @@ class Server:
         self._tools_changed()
 
     def remove_tool(self, name: str) -> None:
-        """Stop offering it; calls in progress go on. Raises KeyError where there is no such tool."""
+        """Stop offering it; calls in progress go on. Raises KeyError if there is no such tool."""
         with self._changing:
             tools = dict(self.tools)
             del tools[name]
@@ -131,7 +131,7 @@ class Server:
 
     async def answer(self, message: bytes, version: str) -> bytes:
         """The answer to one message, or batch, of a client without a connection that speaks this version, as over HTTP;
-        empty where none is due. Notifications to the client are dropped."""
+        empty if none is due. Notifications to the client are dropped."""
         answers: list[bytes] = []
         session = McpSession(self, answers.append, lambda _: None)
         session.assume(version)
@@ -275,7 +275,7 @@ class _DescriptorReader:
 
 
 class _DescriptorWriter:
-    """For a file or a terminal, which take what they are given at once."""
+    """Writes to a file or a terminal, which accept everything at once."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -286,7 +286,7 @@ class _DescriptorWriter:
             rest = rest[os.write(self._fd, rest) :]
 
     async def drain(self) -> None:
-        """Nothing is held back."""
+        """Does nothing, as nothing is buffered."""
 
     def close(self) -> None:
-        """Whoever opened the descriptor closes it."""
+        """Does nothing: whoever opened the descriptor closes it."""

@@ -106,12 +106,12 @@ class Plugin:
         return register if function is None else register(function)
 
     def on_init(self, function: F) -> F:
-        """Call this with the settings before anything else. If it raises, the host is told that the start failed."""
+        """Have a function called with the settings first of all. If it raises, the host is told so."""
         self._on_init = function
         return function
 
     def on_shutdown(self, function: F) -> F:
-        """Call this before the plugin ends."""
+        """Have a function called before the plugin ends."""
         self._on_shutdown = function
         return function
 
@@ -138,7 +138,7 @@ class Plugin:
             await workers.call(self._on_shutdown, "on_shutdown", is_async=is_async(self._on_shutdown))
 
     async def execute(self, name: str, given: Mapping[str, bytes], workers: FunctionThreads) -> OperationResult:
-        """Whatever an operation does, the host gets an answer."""
+        """Execute an operation. Whatever it does, the host gets an answer."""
         operation = self._operations.get(name)
         if operation is None:
             return OperationResult(error=f"unknown operation `{name}`")
@@ -210,7 +210,7 @@ def _without_none(hint: Any) -> tuple[Any, list[Any]]:
 
 
 def _default_text(parameter: inspect.Parameter, schema: ValueSchema, where: str) -> str:
-    """Hosts do not offer an operation whose default has another type, so its author is told here."""
+    """The default as text. SchemaError for one of another type: hosts would not offer the operation."""
     try:
         written = json.dumps(parameter.default, allow_nan=False)
         value = schema.read(json.loads(written), parameter.name)
@@ -238,5 +238,5 @@ def _encoded(data: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _utf8(text: str) -> str:
-    """File names that are not UTF-8 reach Python as characters that no message can hold."""
+    """Text for a message, which cannot hold the characters that stand for invalid UTF-8 in file names."""
     return text.encode(errors="replace").decode()

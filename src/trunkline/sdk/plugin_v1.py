@@ -45,7 +45,7 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperationInput:
-    """`default` is text, whatever the type; empty where there is none."""
+    """`default` is text, whatever the type; empty if there is none."""
 
     name: str = ""
     type: str = ""
@@ -175,7 +175,7 @@ def encode_health_request(service: str) -> bytes:
 
 
 decode_health_request: Final = decode_get_operation
-"""Both hold one name."""
+"""Both messages hold one name."""
 
 
 def encode_health(status: int) -> bytes:
@@ -183,7 +183,7 @@ def encode_health(status: int) -> bytes:
 
 
 def decode_health(data: bytes) -> int:
-    """1 is `SERVING`; 0, 2 and 3 say that it is not, and why."""
+    """The status: 1 is `SERVING`; 0, 2 and 3 say that the plugin is not, and why."""
     return ProtobufMessage(data).number(1)
 
 

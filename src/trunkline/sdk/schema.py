@@ -1,4 +1,4 @@
-"""Type hints as JSON Schema, and values read by it. A hint that JSON cannot express is an error where it is declared.
+"""Type hints as JSON Schema, and values read by it. A hint that JSON cannot express is an error at its declaration.
 
 A `ValueSchema` both describes values and reads them, so what an agent is told and what a function gets cannot drift
 apart. A schema that a program wrote itself becomes one too, as far as its top level says.
@@ -189,7 +189,7 @@ def _map(values: ValueSchema) -> ValueSchema:
 def object_of(
     properties: Iterable[PropertySchema], make: Callable[[Json], Any] = dict, *, closed: bool = True
 ) -> ValueSchema:
-    """An object with known members, and where it is not `closed` any others besides. `make` builds what the function
+    """An object with known members, and if it is not `closed` any others besides. `make` builds what the function
     asked for from those that are there."""
     known = {each.name: each for each in properties}
     names = ", ".join(f"`{name}`" for name in known) or "none"
@@ -258,7 +258,7 @@ def _if_list(value: Any) -> list[Any]:
 
 
 def signature_of(function: Callable[..., Any], where: str) -> list[tuple[inspect.Parameter, Any]]:
-    """The parameters, each with its hint. SchemaError where one cannot be given by name or has no hint."""
+    """The parameters, each with its hint. Raises SchemaError if one cannot be given by name or has no hint."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
@@ -274,7 +274,7 @@ def signature_of(function: Callable[..., Any], where: str) -> list[tuple[inspect
 
 
 def annotated(function: Callable[..., Any]) -> Any:
-    """Where the hints and the docstring are: behind a partial, or at the call of an object."""
+    """The function with the hints and the docstring: the one behind a partial, or an object's `__call__`."""
     while not inspect.isroutine(function):
         function = getattr(function, "func", None) or type(function).__call__
     return inspect.unwrap(function)
@@ -291,7 +291,7 @@ def hints_of(owner: Any, where: str) -> dict[str, Any]:
 
 
 def property_of(name: str, hint: Any, default: Any, where: str, inside: tuple[Any, ...] = ()) -> PropertySchema:
-    """A member with its default, which the schema shows where JSON and the hint can express it."""
+    """A member with its default, which the schema shows if JSON and the hint can express it."""
     value = schema_of(hint, where, inside)
     if default is inspect.Parameter.empty:
         return PropertySchema(name, value, required=True)
@@ -329,7 +329,7 @@ def schema_of(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> ValueSchem
 
 
 def flat_schema_of(hint: Any, where: str) -> ValueSchema:
-    """The same for a hint of one type, which its schema names also where it lists choices. What is inside of a list or
+    """The schema of a hint of one type, which it names even if it lists choices. What is inside of a list or
     an object is left as it is."""
     origin = typing.get_origin(hint) or hint
     if origin is tuple or origin in _LISTS or origin in _SETS:
@@ -430,7 +430,7 @@ def _typed_dict(hint: Any, where: str, inside: tuple[Any, ...]) -> ValueSchema:
 
 
 def _is_required(hint: Any, otherwise: bool) -> bool:
-    """Where hints are text, as they are after `from __future__ import annotations`, the class itself does not know."""
+    """Whether a member is required. With `from __future__ import annotations` the class itself does not know."""
     while typing.get_origin(hint) is typing.Annotated:
         hint = hint.__origin__
     mark = typing.get_origin(hint)

@@ -16,7 +16,7 @@ from trunkline.core.tool import ToolDefinition
 from trunkline.protocol.jsonrpc import BadMessage, single_line
 
 SHORT: Final = 160
-"""How many characters of a description are shown where many tools are listed."""
+"""How many characters of a description are shown if many tools are listed."""
 MAX_TAGS: Final = 32
 _LONGEST_TAG: Final = 64
 MAX_NAMES: Final = 128
@@ -60,7 +60,7 @@ class _Parameter(msgspec.Struct, rename="camel"):
 
 
 def _read(raw: Raw | bytes, decoder: msgspec.json.Decoder[T], otherwise: D) -> T | D:
-    """The decoded value, or another where it cannot be decoded."""
+    """The decoded value, or another if it cannot be decoded."""
     try:
         return decoder.decode(raw)
     except _UNREADABLE:
@@ -84,7 +84,7 @@ class ParsedDefinition:
     title: str
     description: str
     input_schema: bytes
-    """As the server wrote it, on one line; empty where there is none."""
+    """As the server wrote it, on one line; empty if there is none."""
     tags: tuple[str, ...] = ()
 
 
@@ -130,7 +130,7 @@ def _texts(raw: Raw) -> list[str]:
 
 
 class SchemaWords:
-    """The words of an input schema, as far as the limits allow: names of parameters, also of nested ones, and their
+    """The words of an input schema, as far as the limits allow: names of parameters, including nested ones, and their
     descriptions."""
 
     def __init__(self, schema: bytes) -> None:
@@ -165,7 +165,7 @@ class SchemaWords:
 
 
 def shortened(text: str, limit: int = SHORT) -> str:
-    """The first line with something in it, cut between words where it is too long."""
+    """The first line with something in it, cut between words if it is too long."""
     line = " ".join(next((line for line in text.splitlines() if line.strip()), "").split())
     if len(line) <= limit:
         return line

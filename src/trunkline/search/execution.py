@@ -63,7 +63,7 @@ class Execution:
         return None
 
     def target(self, caller: Caller, arguments: ExecuteArguments, *, reads_only: bool = False) -> RedirectTarget:
-        """What to call instead; raises InvalidArguments, or GatewayError where this caller may not."""
+        """What to call instead; raises InvalidArguments, or GatewayError if this caller may not."""
         return self._address(caller, arguments, reads_only), {"arguments": _inner_arguments(arguments.arguments)}
 
     def _address(self, caller: Caller, arguments: ExecuteArguments, reads_only: bool) -> str:

@@ -37,7 +37,7 @@ _CLOSE_S: Final = 5.0
 _OUTDATED: Final = -1
 _REFRESH_S: Final = 0.2
 MAX_INDEXED: Final = 4
-"""How many catalogs are kept indexed. Most clients see the same one; where a server shows a client something else, that
+"""How many catalogs are kept indexed. Most clients see the same one; if a server shows a client something else, that
 client has a catalog of its own."""
 
 

@@ -145,7 +145,7 @@ SEARCHERS: Final = (
     ),
 )
 SEARCHING: Final = frozenset(tool.name for tool in SEARCHERS)
-"""Listed in place of all tools; where those are listed, these can be called all the same."""
+"""Listed in place of all tools; if those are listed, these can be called all the same."""
 TOOLS: Final = INFORMING + SEARCHERS
 SNAPSHOT: Final = Snapshot(tools=TOOLS)
 

@@ -70,9 +70,9 @@ class ServiceNotFoundError(ServiceError):
 
 
 class ToolExecutionError(ServiceError):
-    """No result came back. `status` and `body` are those of the answer; None and empty where there was none.
+    """No result came back. `status` and `body` are those of the answer; None and empty if there was none.
 
-    `executed` is `no` where nothing was sent, so that the tool cannot have run.
+    `executed` is `no` if nothing was sent, so that the tool cannot have run.
     """
 
     def __init__(self, message: str, *, status: int | None = None, body: str = "", executed: str = "unknown") -> None:
@@ -166,7 +166,7 @@ class ToolProxy:
 
 
 def sanitize_tool_args(args: Mapping[str, Any]) -> None:
-    """Raise PathTraversalError where a string anywhere in `args`, name or value, leads out of a folder.
+    """Raise PathTraversalError if a string anywhere in `args`, name or value, leads out of a folder.
 
     It checks what would be sent: an enum's value, a date's text. Raises TypeError for what JSON cannot represent.
     """
@@ -211,7 +211,7 @@ async def _resolve(value: T | Awaitable[T]) -> T:
 
 
 def _request(target: HttpTarget, token: str, body: bytes) -> bytes:
-    """The HTTP request. Raises ValueError where the token or the address could break out of its line."""
+    """The HTTP request. Raises ValueError if the token or the address could break out of its line."""
     headers = [
         (b"host", target.authority),
         (b"accept", b"application/json"),

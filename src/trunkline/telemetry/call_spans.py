@@ -1,7 +1,7 @@
 """One span per call of a router: its parent is found when the call begins, its attributes are set when it has ended.
 
 Names, kinds and outcomes are recorded; arguments, results, headers and servers' texts never are. The names of
-attributes are those of OpenTelemetry's conventions for MCP and GenAI where they have one.
+attributes are those of OpenTelemetry's conventions for MCP and GenAI if they have one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CallSpans:
         return Span("", parent.trace_id, parent.span_id, self._export, kind=SERVER)
 
     def _within(self, call: Call, meta: Mapping[str, Json]) -> Span | None:
-        """The span of a call whose client names a parent. None where the parent is not recorded: then this one is not
+        """The span of a call whose client names a parent. None if the parent is not recorded: then this one is not
         either, and the client's context is passed on as it came."""
         parent = self._parents.get(call.caller.principal)
         remote = read_parent(meta)

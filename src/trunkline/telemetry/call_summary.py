@@ -40,7 +40,7 @@ class _ToolResult(msgspec.Struct, rename="camel"):
 def outcome_word(outcome: Outcome | None) -> str:
     """`ok`, `cached`, `error` (the server's own error), `input_required`, or the code of the gateway's error.
 
-    A result is `ok` even where the tool reports a failure in it: results pass through unread.
+    A result is `ok` even if the tool reports a failure in it: results pass through unread.
     """
     if isinstance(outcome, Failure):
         return outcome.problem.code.id

@@ -29,7 +29,7 @@ Redact = Callable[[str], str]
 @dataclass(frozen=True, slots=True)
 class CallFields:
     """What was called, and its outcome. `executed` is known for failures only; `name`, `origin` and `error` are the
-    `tool.name`, `tool.source` and `error.type` of the call's span, empty where it has none."""
+    `tool.name`, `tool.source` and `error.type` of the call's span, empty if it has none."""
 
     source: str
     tool: str
@@ -145,7 +145,7 @@ class HumanFormat:
         return "".join(f" {key}={self._word(str(value), limit)}" for key, value in fields)
 
     def _word(self, text: str, limit: int = NAME_LIMIT) -> str:
-        """One word as it is; in quotes where it could be taken for more than one."""
+        """One word as it is; in quotes if it could be taken for more than one."""
         line = one_line(self._redact(text), limit)
         needs_quotes = not line or " " in line or '"' in line or "=" in line
         return '"' + line.replace('"', '\\"') + '"' if needs_quotes else line

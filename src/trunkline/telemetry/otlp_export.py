@@ -40,7 +40,7 @@ class _ExportResponse(msgspec.Struct, rename="camel"):
 
 
 class _Attempt(NamedTuple):
-    """`problem` is empty where the collector accepted the batch, except for as many spans as it `rejected`."""
+    """`problem` is empty if the collector accepted the batch, except for as many spans as it `rejected`."""
 
     problem: str = ""
     again: bool = False

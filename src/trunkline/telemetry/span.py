@@ -121,7 +121,7 @@ class RemoteParent(NamedTuple):
 
 
 def read_parent(meta: Mapping[str, Json]) -> RemoteParent | None:
-    """The span that the caller is in; None where it names none, or no valid one."""
+    """The span that the caller is in; None if it names none, or no valid one."""
     value = meta.get(TRACEPARENT)
     match = None if value is None else _PARENT.fullmatch(value)
     if match is None:
@@ -135,7 +135,7 @@ def read_parent(meta: Mapping[str, Json]) -> RemoteParent | None:
 
 
 def read_state(meta: Mapping[str, Json]) -> str:
-    """The trace state of the systems on the way; empty where it is not fit to be passed on."""
+    """The trace state of the systems on the way; empty if it is not fit to be passed on."""
     try:
         state = msgspec.json.decode(meta.get(TRACESTATE, b'""'), type=str)
     except msgspec.MsgspecError:

@@ -77,7 +77,7 @@ class Tracer:
         router.events.call_done.append(spans.ended)
 
     def ids_of(self, call: Call) -> tuple[str, str] | None:
-        """The trace and the span of a call until it has ended; None where it is not recorded."""
+        """The trace and the span of a call until it has ended; None if it is not recorded."""
         span = self._calls.get(call)
         return None if span is None else (span.trace_id, span.span_id)
 

@@ -60,7 +60,7 @@ Probe = Callable[[], Awaitable[ProbeResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """How far an agent is isolated. `mitigation` is told to the agent; it is empty where no tool of its own is left."""
+    """How far an agent is isolated. `mitigation` is told to the agent; it is empty if no tool of its own is left."""
 
     warnings: tuple[Problem, ...] = ()
     mitigation: str = ""
@@ -70,7 +70,7 @@ async def check_isolation(
     provider: Provider, installed: InstalledAgent, mode: Mode, store: ProbeStore, probe: Probe, *, model: str = ""
 ) -> Isolation:
     """Check an isolated agent; an unverified version is probed once for each model, as some tools depend on it. Raises
-    GatewayError where the probe has shown tools of the agent's own, as nothing would hold those back."""
+    GatewayError if the probe has shown tools of the agent's own, as nothing would hold those back."""
     name, version = provider.name, installed.version
     if mode != "intercept" or version in provider.verified:
         return Isolation()

@@ -82,7 +82,7 @@ def is_headless(agent: str, args: tuple[str, ...]) -> bool:
 
 
 def forbidden_argument(agent: str, args: tuple[str, ...]) -> str:
-    """The first argument that could give the agent other tools than ours; empty where there is none."""
+    """The first argument that could give the agent other tools than ours; empty if there is none."""
     words = AGENT_FLAGS[agent]
     first = args[0] if args else ""
     is_folder = bool(words.subcommands) and first not in words.subcommands

@@ -245,7 +245,7 @@ def _untrusted(folders: Iterable[Path]) -> dict[str, Any]:
 
 
 def _developer_instructions(settings: CodexConfig, about: str, request: LaunchRequest) -> str:
-    """The user's own instructions with ours; empty where there is nothing to add."""
+    """The user's own instructions with ours; empty if there is nothing to add."""
     added = [text for text in (about, request.mitigation) if text]
     return "\n\n".join(filter(None, [settings.developer_instructions, *added])) if added else ""
 
@@ -275,7 +275,7 @@ _WITHOUT_TOOLS: Final[dict[str, Any]] = {
 
 
 def catalog_without_tools(printed: str) -> str:
-    """The catalog of models that Codex printed, without its own tools; empty where it is none."""
+    """The catalog of models that Codex printed, without its own tools; empty if it is none."""
     catalog = object_of(printed)
     models = [{**mapping(model), **_WITHOUT_TOOLS} for model in listed(catalog.get("models"))]
     return msgspec.json.encode({**catalog, "models": models}).decode() if models else ""

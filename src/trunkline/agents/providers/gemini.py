@@ -208,7 +208,7 @@ def _own(request: LaunchRequest, file: Path) -> dict[str, Any]:
 
 
 def _login(request: LaunchRequest) -> dict[str, Any]:
-    """Selects the API key where the user chose nothing else: with a model address set, Gemini does not."""
+    """Selects the API key if the user chose nothing else: with a model address set, Gemini does not."""
     texts = request.home.texts
     written = parse_env_file(texts.get("variables", texts.get("home_variables", "")))
     variables = written | dict(request.home.environ)

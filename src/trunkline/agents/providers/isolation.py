@@ -64,7 +64,7 @@ _HINT: Final = "fix the file, or move it away; without it the agent might use an
 
 
 def user_text(home: UserSetup, name: str, file: Path) -> str:
-    """The text of the user's file, empty where there is none. Raises GatewayError for one that cannot be read."""
+    """The text of the user's file, empty if there is none. Raises GatewayError for one that cannot be read."""
     text = home.texts.get(name)
     if text is None and file in home.present:
         raise _unusable(str(file), "it cannot be opened, is not text, or is too large")
@@ -72,7 +72,7 @@ def user_text(home: UserSetup, name: str, file: Path) -> str:
 
 
 def read_config(text: str, where: str) -> dict[str, Any]:
-    """The object in JSON that may have comments and trailing commas. Raises GatewayError where there is none."""
+    """The object in JSON that may have comments and trailing commas. Raises GatewayError if there is none."""
     if not text.strip():
         return {}
     report = Report(where)

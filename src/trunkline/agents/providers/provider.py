@@ -65,7 +65,7 @@ class UserSetupQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """What an agent is to do. `prompt` is None where a person (or the command line in `args`) talks to the agent
+    """What an agent is to do. `prompt` is None if a person (or the command line in `args`) talks to the agent
     directly; its output is parsed only with a prompt. `server` is None in the mode `native` only."""
 
     mode: Mode
@@ -77,7 +77,7 @@ class RunSpec:
     model: str = ""
     server: ToolServer | None = None
     mitigation: str = ""
-    """Added to the agent's instructions where it may still have tools of its own."""
+    """Added to the agent's instructions if it may still have tools of its own."""
     instructions: str = ""
     """The project's instructions to agents, where this one does not read them itself."""
     args: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class LaunchRequest(RunSpec):
         return self.server
 
     def prompt_text(self) -> str:
-        """The prompt, protected from being taken for a command where it begins with a slash."""
+        """The prompt, protected from being taken for a command if it begins with a slash."""
         prompt = self.prompt or ""
         return f"\n{prompt}" if prompt.startswith("/") else prompt
 
@@ -158,7 +158,7 @@ class Provider(ABC):
 
     @abstractmethod
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
-        """Raises GatewayError where a file of the user's that matters cannot be read."""
+        """Raises GatewayError if a file of the user's that matters cannot be read."""
 
     @abstractmethod
     def parser(self) -> OutputParser: ...

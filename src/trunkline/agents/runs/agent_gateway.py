@@ -69,7 +69,7 @@ class AgentGateway:
         self._changed = asyncio.Event()
 
     async def start(self, at_most_s: float | None = None) -> None:
-        """Start, and wait until everything that is wanted is up. Raises GatewayError where something is not.
+        """Start, and wait until everything that is wanted is up. Raises GatewayError if something is not.
 
         Sources are waited for no longer than `at_most_s`, or else as long as their own settings say. Those that take
         unusually long are named.
@@ -106,7 +106,7 @@ class AgentGateway:
         return tuple(name for name, admission in admissions.items() if admission.health.state == "starting")
 
     async def _settled_within(self, limit_s: float) -> bool:
-        """Wait until no source is starting any more, or a wanted one failed; false where that takes too long."""
+        """Wait until no source is starting any more, or a wanted one failed; false if that takes too long."""
         try:
             async with TimeLimit(limit_s):
                 while self.starting() and not self._has_failed():

@@ -71,7 +71,7 @@ def settings_of_step(
 
 
 def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> AgentGatewaySettings:
-    """The settings for a session: every configured source, and the built-in tools at `folder` where the agent loses its
+    """The settings for a session: every configured source, and the built-in tools at `folder` if the agent loses its
     own. A source that is down stops nothing here."""
     sources = dict(base.sources)
     if builtin:
@@ -81,7 +81,7 @@ def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> Agent
 
 
 def obstacle_of(section: SourceSection) -> str:
-    """Why a source cannot be started at all; empty where it can."""
+    """Why a source cannot be started at all; empty if it can."""
     if not section.enabled:
         return "it is disabled (`enabled: false`)"
     return "; ".join(section.obstacles) if isinstance(section, UnreadySource) else ""

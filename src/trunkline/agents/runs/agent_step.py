@@ -85,7 +85,7 @@ class AgentStepRunner:
     async def _gateway(
         self, task: AgentTask, stack: AsyncExitStack, private: tuple[str, ...] = ()
     ) -> AgentGateway | None:
-        """The step's tools, all of them up; None where the agent keeps its own alone. `stack` closes them."""
+        """The step's tools, all of them up; None if the agent keeps its own alone. `stack` closes them."""
         if task.state.proxy is None:
             return None
         wanted = settings_of_step(self._settings, task.state.proxy, self._plugins, task.folder)
@@ -164,7 +164,7 @@ class AgentStepRunner:
     async def _run_spec(
         self, task: AgentTask, provider: Provider, part: Path, gateway: AgentGateway | None, stack: AsyncExitStack
     ) -> tuple[RunSpec, AgentSocket | None]:
-        """What the agent is to do, and the socket to its tools; None where it keeps its own alone."""
+        """What the agent is to do, and the socket to its tools; None if it keeps its own alone."""
         make_private_folder(part / "run")
         socket: AgentSocket | None = None
         server: ToolServer | None = None

@@ -113,7 +113,7 @@ class CommandStepRunner:
     async def _run_command(
         self, state: CommandState, argv: Sequence[str], folder: Path, env: Mapping[str, str], stdin: bytes
     ) -> CommandResult:
-        """Run a step's command with its own variables, `env`. Raises GatewayError where it needs a sandbox and there is
+        """Run a step's command with its own variables, `env`. Raises GatewayError if it needs a sandbox and there is
         none, or cannot be started."""
         where, git = str(folder), await self._git_variables(folder)
         sandbox = await self._sandbox_of(state, where)

@@ -28,7 +28,7 @@ def project_instructions(
     redact: Callable[[str], str],
     warn: Callable[[Problem], None],
 ) -> str:
-    """The text for the agent; empty where there is none. It excludes what the agent's tools may not read, even by
+    """The text for the agent; empty if there is none. It excludes what the agent's tools may not read, even by
     links."""
     own = GatewayFiles(
         folders=(str(settings.gateway.state_dir),),

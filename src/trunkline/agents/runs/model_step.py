@@ -55,7 +55,7 @@ async def run_model(
 
 
 def endpoint_of(task: AgentTask) -> ChatEndpoint:
-    """The endpoint of a step. Raises GatewayError where something that the file refers to is not set."""
+    """The endpoint of a step. Raises GatewayError if something that the file refers to is not set."""
     options = task.state.options
     if options.missing:
         hint = "`trunkline validate` shows where that is in the file"

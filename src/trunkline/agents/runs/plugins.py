@@ -42,7 +42,7 @@ class WorkflowPlugins:
     awf: AwfPlugins = field(default=_NO_AWF_FILE, repr=False)
 
     def find(self, written: str) -> SourceSection | None:
-        """The plugin of this name in a workflow; None also where another one has taken the name."""
+        """The plugin of this name in a workflow; None if there is none, or another one has taken its name."""
         name = source_name(written)
         return self.sections.get(name) if self.awf.renamed.get(written, name) == name else None
 

@@ -53,7 +53,7 @@ class RunProgress:
                 pass
 
     def activity(self, event: run_events.RunEvent) -> str:
-        """What the run waits for after an event; empty where that has not changed."""
+        """What the run waits for after an event; empty if that has not changed."""
         match event:
             case run_events.StepStarted():
                 what = event.provider or "command"

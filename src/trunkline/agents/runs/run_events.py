@@ -94,7 +94,7 @@ class ModelRetried(StepEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(StepEvent):
-    """A problem that does not stop the run. `step` is empty where it concerns none."""
+    """A problem that does not stop the run. `step` is empty if it concerns none."""
 
     code: str
     message: str
@@ -111,12 +111,12 @@ class StepEnded(StepEvent):
     output: str
     problem: Problem | None
     next: str
-    """The state that follows; empty where the run ends here."""
+    """The state that follows; empty if the run ends here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(RunEvent):
-    """`state` is the terminal state it ended in, empty where it ended without one; `output` is the last step's."""
+    """`state` is the terminal state it ended in, empty if it ended without one; `output` is the last step's."""
 
     status: Status
     state: str

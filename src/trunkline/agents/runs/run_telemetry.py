@@ -65,7 +65,7 @@ class RunTelemetry:
         self._attach(self.events, "")
 
     def events_of(self, step: str) -> Events:
-        """Events for the gateway of one step: they are logged, and emitted where something is wrong."""
+        """Events for the gateway of one step: they are logged, and emitted if something is wrong."""
         events = Events()
         self._attach(events, step)
         return events

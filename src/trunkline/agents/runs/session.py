@@ -83,7 +83,7 @@ class AgentSession:
         self._span: Span | None = None
 
     async def prepare(self) -> PreparedSession:
-        """Make everything ready but the agent itself. Raises GatewayError where it may not or cannot be started."""
+        """Make everything ready but the agent itself. Raises GatewayError if it may not or cannot be started."""
         request = self._request
         known = VersionCache(request.settings.gateway.state_dir)
         installed = await find_installed(self._provider, self._children, request.environ, known)
@@ -199,7 +199,7 @@ class SessionObserver:
 
 
 async def run_session(request: SessionRequest, observer: SessionObserver, log_file: Path) -> SessionResult:
-    """Run a session until it ends or a signal ends it. Raises GatewayError where it cannot be started."""
+    """Run a session until it ends or a signal ends it. Raises GatewayError if it cannot be started."""
     signals = SessionSignals()
     with handle_signals(signals.on_signal):
         redact = Redactor(request.settings.secrets(request.environ), request.settings.names())

@@ -115,7 +115,7 @@ def handle_signals(on_signal: Callable[[int], None]) -> Generator[None, None, No
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of `work`, or None where a signal came before its end."""
+    """The result of `work`, or None if a signal came before its end."""
     with interrupt_on_signals() as interrupt:
         task = await interrupt.run(work)
     if not interrupt.signal:

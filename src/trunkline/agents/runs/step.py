@@ -88,7 +88,7 @@ _NOTHING: Final = TokenUsage(0, 0)
 
 
 class StepUsage:
-    """The tool calls and tokens of the current step, also if it fails. `take` returns and resets them."""
+    """The tool calls and tokens of the current step, even if it fails. `take` returns and resets them."""
 
     def __init__(self) -> None:
         self.tool_calls = 0

@@ -58,7 +58,7 @@ PluginStart = Literal["none", "trusted", "all"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedWorkflow:
     """A workflow with all files that belong to it, and everything that is wrong with them. `configured` is the
-    configuration, None where there is none. `unchecked` are plugins that were not asked for their operations."""
+    configuration, None if there is none. `unchecked` are plugins that were not asked for their operations."""
 
     loaded: LoadedWorkflow
     configured: LoadedConfig | None
@@ -122,7 +122,7 @@ def read_workflow_files(
     environ: Mapping[str, str],
     inspect_only: bool = False,
 ) -> CheckedWorkflow:
-    """Read a workflow and the files that belong to it. Blocks where a file is a pipe, so it must not run in an event
+    """Read a workflow and the files that belong to it. Blocks if a file is a pipe, so it must not run in an event
     loop. With `inspect_only` untrusted files are read too, for callers that start nothing of them."""
     loaded = load_workflow(workflow, environ=environ)
     ours = find_config(config, cwd, home, workflow=workflow)
@@ -149,7 +149,7 @@ async def check_environment(
     checked: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
 ) -> CheckedWorkflow:
     """Check a workflow that was read against installed agents and started plugins. `start` says which plugins the
-    workflow exposes may be started; none are where anything is wrong already. Nothing of them is left on return."""
+    workflow exposes may be started; none are if anything is wrong already. Nothing of them is left on return."""
     loaded, plugins = checked.loaded, checked.plugins
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
@@ -171,7 +171,7 @@ async def check_environment(
 def _not_started_plugins(
     checked: CheckedWorkflow, wanted: Mapping[str, SourceSection], start: PluginStart
 ) -> tuple[str, ...]:
-    """The plugins that are not started, each with a warning where the workflow names it."""
+    """The plugins that are not started, each with a warning if the workflow names it."""
     if start == "none":
         return tuple(wanted)
     untrusted = {} if start == "all" else checked.untrusted_plugins()
@@ -187,7 +187,7 @@ def _not_started_plugins(
 
 
 def _not_started(loaded: LoadedWorkflow, plugin: Scalar, verdict: Verdict | None) -> None:
-    """`verdict` is on the plugin's file; None where errors are the reason."""
+    """`verdict` is on the plugin's file; None if errors are the reason."""
     message = f"The operations of the plugin `{plugin.text}` are not checked: "
     if verdict is None:
         message, hint = f"{message}it is not started while there are errors", "fix those first"
@@ -289,7 +289,7 @@ def _check_operation(
 
 
 async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -> None:
-    """Warn where an agent that should have only our tools may keep its own."""
+    """Warn if an agent that should have only our tools may keep its own."""
     intercepting = [proxy for proxy in loaded.proxies if proxy.intercepts]
     doubted = [
         (proxy.step, proxy.provider)
@@ -310,7 +310,7 @@ async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -
 
 
 async def _doubt(name: str, children: Children, environ: Mapping[str, str]) -> str:
-    """Why the installed agent may keep tools of its own; empty where its version is verified."""
+    """Why the installed agent may keep tools of its own; empty if its version is verified."""
     provider = provider_of(name)
     verified = ", ".join(sorted(provider.verified)) or "none yet"
     try:

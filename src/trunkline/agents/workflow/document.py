@@ -28,7 +28,7 @@ class InputRules:
     maximum: float | None = None
 
     def problem_with(self, text: str, number: float | None) -> str:
-        """What is wrong with a value, or nothing. `number` is None where the value is no number."""
+        """What is wrong with a value, or nothing. `number` is None if the value is no number."""
         if self.enum and text not in self.enum:
             return f"must be one of {listed(self.enum)}"
         if self.pattern is not None and self.pattern.search(text) is None:
@@ -116,7 +116,7 @@ class AgentState(StepState):
     prompt: Template
     options: AgentOptions = AgentOptions()
     proxy: Proxy | None = None
-    """None where the block is absent, empty or not enabled: the agent keeps its own tools."""
+    """None if the block is absent, empty or not enabled: the agent keeps its own tools."""
 
     @property
     def mode(self) -> Mode:

@@ -44,7 +44,7 @@ class WorkflowDocumentSection(WorkflowSection):
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflow:
     """A workflow file that was read. `text` is for showing problems, with secrets hidden. `proxies` are for checks
-    that need more than the file, and add to `report`; they exist even where the file has errors."""
+    that need more than the file, and add to `report`; they exist even if the file has errors."""
 
     path: Path
     report: Report

@@ -117,7 +117,7 @@ def _key_of(keys: ModelServerSection, written: Node, base_url: str, at: Node, re
         return keys.api_key or keys.api_key_env
     headers = written.get("headers") if isinstance(written, Table) else None
     if isinstance(headers, Table) and any(entry.key.text.lower() in _CREDENTIALS for entry in headers.entries):
-        return ""  # also if the variable in its value is not set
+        return ""  # even if the variable in its value is not set
     usual = default_key(reader.environ, keys.base_url)
     if not usual:
         _warn_about_no_key(base_url, at, reader)

@@ -48,7 +48,7 @@ def source_name(plugin: str) -> str:
 
 
 def read_proxy(node: Node | None, provider: Node | None, reader: WorkflowReader) -> Proxy | None:
-    """Read the block of the current step; None where it is absent, empty, invalid or not enabled. Problems are in the
+    """Read the block of the current step; None if it is absent, empty, invalid or not enabled. Problems are in the
     report, and an enabled block is kept in the reader."""
     if node is None or is_null(node):
         return None
@@ -104,7 +104,7 @@ def _texts(node: Node | None) -> tuple[Scalar, ...]:
 
 
 def _flag(table: Table, name: str, *, default: bool) -> bool:
-    """A boolean, or its default where it is invalid, which is reported elsewhere."""
+    """A boolean, or its default if it is invalid, which is reported elsewhere."""
     node = table.get(name)
     return node.text.lower() == "true" if isinstance(node, Scalar) and node.kind == "boolean" else default
 

@@ -1,6 +1,6 @@
 """Shell commands with references: each value is inserted as text, quoted for its position, never as code.
 
-The text is followed as both `sh` and bash read it, no further than needed. Where they may differ, or a value would be
+The text is followed as both `sh` and bash read it, no further than needed. If they may differ, or a value would be
 code whatever its quotes, a reference is refused rather than guessed at.
 """
 

@@ -36,7 +36,7 @@ AGENT_TIMEOUT_S: Final = 3600.0
 COMMAND_TIMEOUT_S: Final = 600.0
 TYPES: Final = ("agent", "step", "terminal")
 _READ_SEPARATELY: Final = ("options", "mcp_proxy")
-"""Keys of an agent that depend on others, or are checked even where others are wrong."""
+"""Keys of an agent that depend on others, or are checked even if others are wrong."""
 _OPERATION: Final = "operation"
 """AWF's key for a step that is a call of a plugin."""
 _ALIASES: Final = {"command": "step", "shell": "step", "end": "terminal"}

@@ -64,7 +64,7 @@ class RunValues:
     exit_codes: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def of(self, template: Template | None) -> str:
-        """The rendered text; empty where there is no template."""
+        """The rendered text; empty if there is no template."""
         return "" if template is None else template.render(self.inputs, self.outputs)
 
 

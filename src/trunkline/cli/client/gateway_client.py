@@ -31,7 +31,7 @@ class MatchedWord(msgspec.Struct):
 
 
 class MatchReasons(msgspec.Struct, omit_defaults=True):
-    """Why a tool was found. `cosine` is its similarity in meaning, if known (1 is identical); `named` is true where the
+    """Why a tool was found. `cosine` is its similarity in meaning, if known (1 is identical); `named` is true if the
     query is its name."""
 
     words: list[MatchedWord] = []

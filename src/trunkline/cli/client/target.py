@@ -44,7 +44,7 @@ class RemoteTarget:
 def find_target(config: Path | None, url: str | None) -> RemoteTarget | Settings:
     """The running gateway to ask, or the settings to start one with for a single command.
 
-    Raises GatewayError where there is neither; a bad file ends the program, as for every command.
+    Raises GatewayError if there is neither; a bad file ends the program, as for every command.
     """
     if url is not None:
         return _named(mcp_url(url), config)
@@ -53,7 +53,7 @@ def find_target(config: Path | None, url: str | None) -> RemoteTarget | Settings
         return _only_running()
     loaded = load_file(file)
     settings = loaded.settings
-    # the usual `state_dir` where the file cannot be read any more
+    # the usual `state_dir` if the file cannot be read any more
     state_dir = _default_state_dir() if settings is None else settings.gateway.state_dir
     record = find_running(gateways_folder(state_dir) / gateway_key(file.path.absolute()))
     if record is None:

@@ -44,7 +44,7 @@ class ClientFile(NamedTuple):
 
 
 class ClientServers(NamedTuple):
-    """The servers in a client's file. `node` is None where it has none, which belong under `group`."""
+    """The servers in a client's file. `node` is None if it has none, which belong under `group`."""
 
     group: str
     node: Node | None

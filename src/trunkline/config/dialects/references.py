@@ -93,7 +93,7 @@ class EditorReferences:
         return _rewritten(node.text, _BRACES, lambda match: self._resolve(node, match[1]), self._reader)
 
     def _resolve(self, node: Scalar, body: str) -> str | None:
-        """What replaces `${body}`; None where it is not a reference."""
+        """What replaces `${body}`; None if it is not a reference."""
         reader = self._reader
         kind, colon, name = body.partition(":")
         if body in self._fixed:
@@ -130,7 +130,7 @@ class EditorReferences:
 
 
 def shell_references(reader: ConfigReader) -> TextRewriter:
-    """Rewrites `$NAME` and `${NAME}` of Gemini CLI, which leaves them unchanged where there is no such variable.
+    """Rewrites `$NAME` and `${NAME}` of Gemini CLI, which leaves them unchanged if there is no such variable.
 
     Here an unset variable is a mistake in `${NAME}` and in `$NAME` in capitals, which is never meant literally.
     """
@@ -202,7 +202,7 @@ def parse_env_file(text: str) -> dict[str, str]:
 def with_env_file(env: TableEntry | None, env_file: TableEntry, reader: ConfigReader) -> TableEntry | None:
     """The `env` of a server with the variables of its file added, unless `env` has them.
 
-    Raises InvalidValue where the path is not usable.
+    Raises InvalidValue if the path is not usable.
     """
     path = FilePath().read(env_file.value, reader)
     text = read_reference_file(env_file.value, path, reader)

@@ -91,7 +91,7 @@ def open_locked(path: Path) -> Generator[LockedFile]:
 
 
 def create_file(path: Path, text: str, *, private: bool) -> None:
-    """Write a new file, which is an error where one exists. A `private` one is only readable by its owner."""
+    """Write a new file, which is an error if one exists. A `private` one is only readable by its owner."""
     real = os.path.realpath(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -108,7 +108,7 @@ def create_file(path: Path, text: str, *, private: bool) -> None:
 
 
 def _open_locked(path: Path) -> int | None:
-    """The descriptor of the locked file, or None where another edit holds the lock. Raises OSError."""
+    """The descriptor of the locked file, or None if another edit holds the lock. Raises OSError."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it

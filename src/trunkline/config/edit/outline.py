@@ -67,7 +67,7 @@ class _Token(NamedTuple):
 
 
 def outline_yaml(text: str) -> Outline:
-    """The outline of a YAML document; an empty value at the end where it has no content."""
+    """The outline of a YAML document; an empty value at the end if it has no content."""
     return _outline(_yaml_tokens(text), text)
 
 

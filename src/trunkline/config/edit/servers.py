@@ -61,7 +61,7 @@ class ConfigText:
     kinds: SourceKinds
 
     def tree(self) -> Node:
-        """The tree of the text. Raises GatewayError where it is not valid YAML, JSON or TOML."""
+        """The tree of the text. Raises GatewayError if it is not valid YAML, JSON or TOML."""
         report = Report(str(self.path))
         try:
             return parse_text(self.text, self.path, report)
@@ -75,7 +75,7 @@ class ConfigText:
 def _check_only_change(
     before: ConfigText, after: ConfigText, entry: tuple[str, ...], body: Mapping[str, EntryValue] | None
 ) -> None:
-    """Raise CannotEdit where anything but this entry differs, or the entry is not `body`."""
+    """Raise CannotEdit if anything but this entry differs, or the entry is not `body`."""
     new = after.tree()
     if _meaning(before.tree(), entry) != _meaning(new, entry):
         raise CannotEdit("the change would touch more than this entry")
@@ -120,7 +120,7 @@ def _plain(node: Node) -> Any:
 
 
 def _check_client_reads_it(file: ConfigText, path: tuple[str, ...], body: EntryBody, server: NewServer) -> None:
-    """Raise CannotEdit where the client would read the entry differently: clients differ in their references.
+    """Raise CannotEdit if the client would read the entry differently: clients differ in their references.
 
     Every variable that may be meant has a value here, as it may be set where the entry is used.
     """
@@ -145,7 +145,7 @@ def _only_entry(path: Path, group: tuple[str, ...], name: str, body: EntryBody) 
 
 
 def _texts_of(file: ConfigText) -> dict[str, Any] | None:
-    """What the one server of a file is given; None where it cannot be read."""
+    """What the one server of a file is given; None if it cannot be read."""
     settings = file.load().settings
     section = None if settings is None else next(iter(settings.sources.values()), None)
     if section is None or isinstance(section, UnreadySource):
@@ -156,7 +156,7 @@ def _texts_of(file: ConfigText) -> dict[str, Any] | None:
 
 
 def _check_no_new_errors(before: LoadedConfig, after: LoadedConfig, own: Collection[FileProblem]) -> None:
-    """Raise GatewayError or CannotEdit where the file has errors that it did not have before. `own` are the entry's."""
+    """Raise GatewayError or CannotEdit if the file has errors that it did not have before. `own` are the entry's."""
     for problem in own:
         if problem.severity == "error":
             raise GatewayError(Problem(code=problem.code, message=problem.message, hint=problem.hint))
@@ -172,7 +172,7 @@ def _check_no_new_errors(before: LoadedConfig, after: LoadedConfig, own: Collect
 
 
 def _check_other_servers(before: LoadedConfig, after: LoadedConfig, changed: str) -> None:
-    """Raise CannotEdit where a server other than the one to be changed comes, goes or changes."""
+    """Raise CannotEdit if a server other than the one to be changed comes, goes or changes."""
     if before.settings is None or after.settings is None:
         return
     old, new = before.settings.sources, after.settings.sources
@@ -187,10 +187,10 @@ Action = Literal["added", "replaced", "removed"]
 
 
 class EditResult(NamedTuple):
-    """The new text of the file, the group of the entry (`place`), and the line that it is or was on.
+    """The new text of the file, the mapping with the entry (`place`), and the line that it is or was on.
 
     `problems` are those of the new entry, to be shown with `shown`, the text with its secrets hidden. `settings` are
-    those of the new text; None where it has errors.
+    those of the new text; None if it has errors.
     """
 
     action: Action
@@ -246,12 +246,12 @@ def _source_name(key: str) -> str:
 
 
 def server_names(file: ConfigText) -> list[str]:
-    """The names of the file's servers as they are written. Raises GatewayError where it cannot be read."""
+    """The names of the file's servers as they are written. Raises GatewayError if it cannot be read."""
     return _Servers(file).names()
 
 
 def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> EditResult:
-    """Add a server; with `force`, replace one of the same name. Raises GatewayError where that cannot be done."""
+    """Add a server; with `force`, replace one of the same name. Raises GatewayError if that cannot be done."""
     _check_server(server)
     servers = _Servers(file)
     existing = servers.find(server.name)
@@ -279,7 +279,7 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
 
 
 def remove_server(file: ConfigText, name: str) -> EditResult:
-    """Remove a server. Raises GatewayError where there is none of this name, or that cannot be done."""
+    """Remove a server. Raises GatewayError if there is none of this name, or that cannot be done."""
     servers = _Servers(file)
     found = servers.find(name)
     if found is None:

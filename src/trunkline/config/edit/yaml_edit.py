@@ -139,7 +139,7 @@ class YamlText:
         return [TextEdit(start, end, "")]
 
     def _entry_lines(self, like: Outline | None, key: str, value: EntryValue, indent: str) -> list[str]:
-        """The lines of a key: in block style, or in flow style on one line where the value `like` it is."""
+        """The lines of a key: in block style, or in flow style on one line if the value `like` it is."""
         if like is not None and like.style == "flow":
             return [indent + FlowStyle(json=False, unit=None).member(key, value)]
         return block_lines(key, value, indent, self._indent_unit())
@@ -239,7 +239,7 @@ class YamlText:
         return [TextEdit(comma_behind, behind, "")] if ends_with_comma else [TextEdit(before.end, member.end, "")]
 
     def _end_of_comma(self, member: OutlineKey, limit: int) -> int:
-        """The end of the comma after this key, or of the key where there is none; commas in comments do not count."""
+        """The end of the comma after this key, or of the key if there is none; commas in comments do not count."""
         after = _COMMENT.sub(lambda match: " " * len(match.group()), self._text[member.end : limit])
         return member.end + after.find(",") + 1
 

@@ -35,7 +35,7 @@ class TrustedFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustedFiles:
-    """The trusted files by path; none where the list cannot be used, for the reason in `fault`. `is_ours` says whether
+    """The trusted files by path; none if the list cannot be used, for the reason in `fault`. `is_ours` says whether
     only this user can have written it."""
 
     files: Mapping[str, TrustedFile]
@@ -65,7 +65,7 @@ class TrustStore:
                 make_private_folder(self.folder)
 
     def read(self) -> TrustedFiles:
-        """The trusted files; none where the list is damaged or may be written by others."""
+        """The trusted files; none if the list is damaged or may be written by others."""
         data = read_private(self.path, _MOST_BYTES)
         if data is None:
             fault = "it is not a regular file that only you can write to" if os.path.lexists(self.path) else ""
@@ -76,7 +76,7 @@ class TrustStore:
             return TrustedFiles({}, "it is damaged")
 
     def trust(self, path: Path, digest: str, *, also: str = "") -> None:
-        """Trust a file as it is with this fingerprint. Raises GatewayError where the list cannot be written."""
+        """Trust a file as it is with this fingerprint. Raises GatewayError if the list cannot be written."""
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         with self._changing() as files:
             files[trust_key(path)] = TrustedFile(digest, since, also)

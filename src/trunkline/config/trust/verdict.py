@@ -338,7 +338,7 @@ def verdict_on(file: Path, root: Node, environ: Mapping[str, str]) -> Verdict:
 
 
 def read_verdict(file: Path, environ: Mapping[str, str]) -> Verdict:
-    """The verdict on a file as it is now. Raises GatewayError where it cannot be read."""
+    """The verdict on a file as it is now. Raises GatewayError if it cannot be read."""
     verdict = _read_verdict(file, environ)
     for _ in range(MOST_READS):
         if verdict.state != "changed":

@@ -46,7 +46,7 @@ Handler = Callable[[RouteRequest], None]
 
 
 def problem_document(problem: Problem, details: Iterable[Problem] = ()) -> dict[str, object]:
-    """The JSON of a problem; `details` are the single faults where one problem stands for several."""
+    """The JSON of a problem; `details` are the single faults if one problem stands for several."""
     document: dict[str, object] = {"detail": problem.message, "code": problem.code.id}
     if problem.hint:
         document["hint"] = problem.hint

@@ -32,13 +32,13 @@ class HttpSession(ClientSession):
         self.opened_at = self.used_at = self.last_request_at = now
         self.stream: HttpExchange | None = None
         self.replay: EventReplay | None = None
-        """Where the events of its streams are kept; None where its version has no event ids."""
+        """Where the events of its streams are kept; None if its version has no event ids."""
         self._own_stream: ReplayStream | None = None
         self._queued: list[bytes] = []
         self.push = self._push
 
     def enable_replay(self, budget: ReplayBudget) -> None:
-        """Keep the events of its streams where its version allows to resume them."""
+        """Keep the events of its streams if its version allows to resume them."""
         if self.version in _WITH_EVENT_IDS:
             self.replay = EventReplay(budget, primes=self.version in _PRIMED)
 

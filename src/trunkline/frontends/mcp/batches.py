@@ -32,16 +32,16 @@ class BatchTransport(Protocol):
     def send(self, message: bytes, /, *, last: bool) -> None: ...
     def notify(self, message: bytes, /) -> None: ...
     def send_request(self, message: bytes, /) -> bool:
-        """Send a server's request that belongs to one of the batch; False where this transport cannot carry it."""
+        """Send a server's request that belongs to one of the batch; False if this transport cannot carry it."""
         ...
 
     def finish(self, responses: list[bytes], /) -> None:
-        """Send all responses; there are none where every message was a notification or cancelled."""
+        """Send all responses; there are none if every message was a notification or cancelled."""
         ...
 
 
 def read_line(line: bytes, version: str) -> Message | list[bytes]:
-    """Parse a line: one message, or the texts of a batch where the version has batches. Raises BadMessage."""
+    """Parse a line: one message, or the texts of a batch if the version has batches. Raises BadMessage."""
     try:
         return parse_message(line)
     except BadMessage:

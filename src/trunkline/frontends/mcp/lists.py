@@ -199,7 +199,7 @@ class ListPages:
         return ListPage(b"[%b]" % b",".join(items), further)
 
     def start_after(self, digest: str) -> int | None:
-        """The position after the item whose key has this digest; None where there is none."""
+        """The position after the item whose key has this digest; None if there is none."""
         items = enumerate(decode_list(self.listing), start=1)
         return next((position for position, item in items if self._digest_of(item) == digest), None)
 
@@ -235,7 +235,7 @@ class Pagination:
     def resolve(self, caller: Caller, name: str, text: str, now: ListPages) -> tuple[ListPages, Cursor] | None:
         """The list and the position that a cursor stands for.
 
-        None for one that was not issued to this client, and where the list has changed too much to go on.
+        None for one that was not issued to this client, and if the list has changed too much to go on.
         """
         payload = self._signer.verify(_purpose(caller, name), text)
         if payload is None:
@@ -295,7 +295,7 @@ class ListMetadata:
     def modern(self, name: ListName, *, public: bool | None = None, lasts: bool = True) -> bytes:
         """The members after the list for a modern client.
 
-        `public` is given where an earlier page settled it; `lasts` is false for a list that its client may change.
+        `public` is given if an earlier page settled it; `lasts` is false for a list that its client may change.
         """
         missing = self._missing()
         hints = self._hints_of(name)

@@ -42,7 +42,7 @@ def wants_log_message(caller: Caller, params: Json) -> bool:
 
 
 def requested_log_level(meta: Members) -> str:
-    """The level that a modern request asks for; empty where it wants none."""
+    """The level that a modern request asks for; empty if it wants none."""
     if LOG_LEVEL not in meta:
         return ""
     level = _level_in(meta, LOG_LEVEL)

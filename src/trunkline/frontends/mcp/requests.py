@@ -31,7 +31,7 @@ class Responder(Protocol):
 
     def result(self, result: Result, /) -> None: ...
     def error(self, raw: Json, problem: Problem | None, /) -> None:
-        """Send a JSON-RPC error object; `problem` is None where a server wrote the error."""
+        """Send a JSON-RPC error object; `problem` is None if a server wrote the error."""
         ...
 
     def notify(self, message: bytes, /) -> None:
@@ -39,7 +39,7 @@ class Responder(Protocol):
         ...
 
     def send_request(self, message: bytes, /) -> bool:
-        """Send a server's request that belongs to this one; False where only the session's own stream can carry it."""
+        """Send a server's request that belongs to this one; False if only the session's own stream can carry it."""
         ...
 
     def cancelled(self, problem: Problem, /) -> None:

@@ -97,7 +97,7 @@ class PendingServerRequests:
     # -- from servers ---------------------------------------------------------------------------------------------
 
     def send_request(self, server_request: ServerRequest, send: Send | None = None) -> None:
-        """Send a request to the client: with `send` where that can carry it, else outside any request."""
+        """Send a request to the client: with `send` if that can carry it, else outside any request."""
         if server_request.ended:
             return
         session, rules = self._session, self._rules
@@ -212,7 +212,7 @@ def _message(number: int, server_request: ServerRequest, *, in_text: bool) -> tu
 
 
 def request_refusal(caller: Caller, method: str, params: Json) -> bytes | None:
-    """The JSON-RPC error for a request that this client does not support; None where it does."""
+    """The JSON-RPC error for a request that this client does not support; None if it does."""
     if method == ELICITATION_CREATE and caller.version < _ELICITS_SINCE:
         return _error(-32601, f"The client speaks {caller.version or 'no version'}, which has no elicitation")
     refused = refusal(caller.capabilities, method, bytes(params))
@@ -263,7 +263,7 @@ class InputRequiredLoop:
             self._fail(SOURCE_PROTOCOL, f"asked for input that cannot be given: {error}")
             return
         if self._routed.message.method not in MAY_REQUIRE_INPUT:
-            self._fail(SOURCE_PROTOCOL, "asked for input where the protocol allows none")
+            self._fail(SOURCE_PROTOCOL, "asked for input although the protocol allows none")
             return
         self._state = required.state
         self._answers = {}

@@ -67,7 +67,7 @@ def is_progress(data: bytes) -> bool:
 
 
 def response_in(body: bytes, message: Message) -> bytes | None:
-    """The JSON-RPC response in the body of an HTTP response, on one line; None where there is none.
+    """The JSON-RPC response in the body of an HTTP response, on one line; None if there is none.
 
     A gateway that refuses a request before it has parsed it cannot know its id: such an error gets it here.
     """
@@ -78,7 +78,7 @@ def response_in(body: bytes, message: Message) -> bytes | None:
 
 
 def _error_in(body: bytes) -> bytes | None:
-    """The error object of a JSON-RPC response, on one line; None where there is none."""
+    """The error object of a JSON-RPC response, on one line; None if there is none."""
     try:
         check_text(body)
         error = decode_server_message(body).error
@@ -96,7 +96,7 @@ class _InitializeAnswer(msgspec.Struct):
 
 
 def version_in(answer: bytes) -> str | None:
-    """The protocol version that an `initialize` was answered with; None where it was refused."""
+    """The protocol version that an `initialize` was answered with; None if it was refused."""
     try:
         version = msgspec.json.decode(answer, type=_InitializeAnswer).result.protocol_version
     except (msgspec.MsgspecError, RecursionError):

@@ -69,13 +69,13 @@ _MAX_FAILED_RESUMES: Final = 5
 _CANCEL_AGAIN_S: Final = 1.0
 
 Respond = Callable[[bytes | None], None]
-"""Takes the response to a request; None where it gets none."""
+"""Takes the response to a request; None if it gets none."""
 
 
 async def attach(target: HttpTarget, *, token: str = "", settings: Settings | None = None, how: str = "") -> int:
     """Serve the client on standard input and output through a running gateway; returns the exit status.
 
-    `settings` are those of the gateway where they are known; `how` is added to the log line.
+    `settings` are those of the gateway if they are known; `how` is added to the log line.
     A gateway that cannot be reached is no reason to exit: the client gets an error for its first request. Clients show
     that to people, but neither stderr nor exit statuses.
     """
@@ -351,7 +351,7 @@ class RelayedRequest:
             relay.session.opened(b"" if self._reply is None else self._reply.session_id, version_in(answer))
 
     async def _ask(self) -> bytes:
-        """The gateway's response. Raises GatewayError where there is none."""
+        """The gateway's response. Raises GatewayError if there is none."""
         relay, gateway = self._relay, self._relay.gateway
         reply = await self._send()
         if reply.status == 404 and self._session_id:

@@ -27,7 +27,7 @@ _MAX_CLIENTS: Final = 64
 _MISREADS_JSON: Final = b'"gemini-cli'
 """How the name of a client begins that parses every text as JSON."""
 _SOCKET_SETTING: Final = "TMPDIR"
-"""The setting that decides where the socket is, for the error where that is impossible."""
+"""The setting that decides where the socket is, for the error if that is impossible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class PrivateSocketServer:
         return len(self._clients)
 
     async def start(self) -> None:
-        """Listen. Raises GatewayError where that is impossible."""
+        """Listen. Raises GatewayError if that is impossible."""
         self._listener = await Listener.open(self._path, self._connected, _SOCKET_SETTING)
 
     async def close(self) -> None:
@@ -181,7 +181,7 @@ class _RefusedClient(asyncio.Protocol):
 class _ResultResponder:
     """Passes everything on to another responder, but handles results on the way.
 
-    `rewrite` returns the result for the agent, None where it may stay as it is; `note` gets it after it was sent.
+    `rewrite` returns the result for the agent, None if it may stay as it is; `note` gets it after it was sent.
     """
 
     def __init__(

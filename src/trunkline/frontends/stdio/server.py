@@ -35,7 +35,7 @@ _MAX_HELD: Final = 1000
 class LineSession:
     """The messages of one client, line by line, and the responses.
 
-    `name` names its requests of the modern era, and its session where it declares capabilities of its own.
+    `name` names its requests of the modern era, and its session if it declares capabilities of its own.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ class LineTransport(asyncio.Protocol):
             self._lines.line(line)
 
     def _too_long(self, head: bytes) -> None:
-        """Refuse one message, under its id where that can be parsed; the rest of its line is skipped."""
+        """Refuse one message, under its id if that can be parsed; the rest of its line is skipped."""
         reason = f"A message is larger than {self._limit_bytes} bytes (`limits.request_bytes`)"
         request_id = readable_id(head)
         id_json = b"null" if request_id is None else b"%d" % request_id

@@ -247,7 +247,7 @@ class CatalogIndex:
             self._advance()
 
     def _cosine(self, vectors: Floats | None) -> Floats | None:
-        """The cosine of each tool with the query, or with its nearest piece; None where nothing is known."""
+        """The cosine of each tool with the query, or with its nearest piece; None if nothing is known."""
         if vectors is None or not vectors.any() or self._matrix is None or not self._known.any():
             return None
         nearness: Floats = self._matrix @ vectors.astype(np.float32, copy=False).T

@@ -239,7 +239,7 @@ def _double_gelu(x: Floats) -> None:
     """In place: x · (1 + erf(x / √2)), twice the GELU.
 
     The error function is taken as tanh(x · polynomial in x²), fitted so that the GELU is never off by more than 3e-5.
-    The square is clamped where the result is 1 anyway, for further out the polynomial turns.
+    The square is clamped if the result is 1 anyway, for further out the polynomial turns.
     """
     first, second, third = _GELU
     inner = np.square(x)

@@ -1,6 +1,6 @@
 """Encodes queries in a thread of its own, and remembers the latest ones.
 
-The queue is bounded: where many wait an answer is not worth waiting for, and the query gets no vector.
+The queue is bounded: if many wait an answer is not worth waiting for, and the query gets no vector.
 
 The encoder reads only the beginning of a text, and blends what it reads. So a long query is encoded in overlapping
 pieces: one for several things at once is near to each tool it needs in one of its pieces. Texts in scripts that the

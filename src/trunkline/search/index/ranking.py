@@ -11,7 +11,7 @@ from trunkline.search.index.arrays import Flags, Floats, Integers, np
 
 _NONE: Final = np.float32(0.0)
 _CHANCE: Final = np.float32(2.0)
-"""How far lexical scores spread by chance: where all of them are low, one common word would put a tool many deviations
+"""How far lexical scores spread by chance: if all of them are low, one common word would put a tool many deviations
 above the others and mean nothing. Chosen with an encoder that had seen none of the requests; 1.5 to 2.5 are alike."""
 _ASSUMED: Final = np.float32(3.0)
 """The highest score by meaning that is assumed of a tool without a vector; usual for one that fits."""
@@ -32,7 +32,7 @@ def fused_scores(lexical: Floats, cosine: Floats | None, known: Flags | None) ->
 
 
 def z_scores(values: Floats, chance: np.float32 = _NONE) -> Floats:
-    """Each value's distance from the mean in standard deviations, to which `chance` is added; zeros where all values
+    """Each value's distance from the mean in standard deviations, to which `chance` is added; zeros if all values
     are the same."""
     if not len(values):
         return values

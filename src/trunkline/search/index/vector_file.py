@@ -4,7 +4,7 @@ Without the file vectors are computed again. One that is damaged, cut off, of an
 empty, and is replaced when there is something to save. Gateways that share a folder add to it one after the other.
 
 In memory and on disk, a vector is a record: one byte a dimension and a scale, 388 bytes in all. It is used in this form
-from the beginning, also in the run that computed it, so that every later run ranks alike. That moves a cosine by 0.0004
+from the beginning, even in the run that computed it, so that every later run ranks alike. That moves a cosine by 0.0004
 or so, far less than the distance between two tools.
 """
 

@@ -153,7 +153,7 @@ def _plain(text: str) -> str:
 def _terms_of(identifier: str) -> tuple[str, ...]:
     identifier = identifier[:_LONGEST_WORD]
     if not identifier.isascii() and _SCRIPT_WITHOUT_SPACES.search(identifier):
-        run = identifier.lower()  # where words are not set apart, neighbouring characters do instead
+        run = identifier.lower()  # if words are not set apart, neighbouring characters do instead
         return tuple(run[i : i + 2] for i in range(max(len(run) - 1, 1)))
     parts: list[str] = [part.lower() for part in _PART.findall(identifier)]
     stems = [stem(_SPELLED_OUT.get(part, part)) for part in parts]

@@ -51,7 +51,7 @@ class BuiltinSection(SourceSection):
 
     @property
     def runs_commands(self) -> bool:
-        """Bash is offered only where the configuration names it."""
+        """Bash is offered only if the configuration names it."""
         return BASH in self.tools.allow
 
     def with_commands(self) -> BuiltinSection:
@@ -112,7 +112,7 @@ KIND = SourceKind(section=BuiltinSection, build=build)
 NOT_INSTALLED: Final = "bubblewrap (`bwrap`) is not installed"
 INSTALL: Final = "install it (`apt install bubblewrap`, `dnf install bubblewrap`, …)"
 _SYSTEM_FOLDERS: Final = ("/usr/local/bin", "/usr/bin", "/bin")
-"""Whoever can write there controls this machine already, even where the root is `/`."""
+"""Whoever can write there controls this machine already, even if the root is `/`."""
 
 
 def find_program(name: str, path: str, root: str) -> str | None:
@@ -131,7 +131,7 @@ def find_program(name: str, path: str, root: str) -> str | None:
 
 
 def no_sandbox_message(mode: str, obstacle: str, remedy: str) -> tuple[str, str]:
-    """The warning and the hint for people where Bash has no sandbox because of an obstacle. `mode` is `auto` or
+    """The warning and the hint for people if Bash has no sandbox because of an obstacle. `mode` is `auto` or
     `required`."""
     if mode == "required":
         return f"Bash is refused without a sandbox: {obstacle}", remedy

@@ -46,7 +46,7 @@ class CommandDisplay:
         self._redact = redact
 
     def __call__(self, call: Call) -> str:
-        """The command that a call runs, with its line breaks; empty where it runs none."""
+        """The command that a call runs, with its line breaks; empty if it runs none."""
         if call.tool != BASH or self._kind_of(call.source) != BuiltinSection.kind:
             return ""
         command = self._redact(_command_in(call.params)[:_LONGEST_READ])

@@ -41,7 +41,7 @@ _DOC: Final = """Replaces one exact text in a file by another.
 
 - `old_string` must be in the file character for character, with its indentation, and without the line numbers that Read shows. It must occur exactly once: take in some lines around it if it is not unique, or set `replace_all` to change every occurrence (to rename something, for example).
 - The result shows the changed lines with their numbers. Nothing is changed when the text is missing or not unique: the result then says where to look.
-- The file keeps its permissions, encoding and line endings (write plain newlines, also for files with CRLF), and is replaced in one step.
+- The file keeps its permissions, encoding and line endings (write plain newlines, even for files with CRLF), and is replaced in one step.
 - An empty `old_string` makes a new file, if there is none. To replace a whole file use Write."""  # noqa: E501
 
 
@@ -167,8 +167,8 @@ def _line_list(text: str, starts: Sequence[int]) -> str:
 @dataclass(frozen=True, slots=True)
 class TextMatches:
     """Where a text occurs in a file: how often, and where the first matches start. `text` is as the file has it,
-    `newline` its line ending there, empty for a single line. It is `certain` where only one match can be meant: not
-    where one overlaps another."""
+    `newline` its line ending there, empty for a single line. It is `certain` if only one match can be meant: not
+    if one overlaps another."""
 
     count: int
     starts: tuple[int, ...]
@@ -200,7 +200,7 @@ def _matches(text: str, wanted: str, newline: str = "") -> TextMatches:
 
 
 def mismatch_hint(text: str, wanted: str, replacement: str) -> str:
-    """A sentence that helps to get it right next time; empty where nothing similar is found."""
+    """A sentence that helps to get it right next time; empty if nothing similar is found."""
     bare = _LINE_NUMBER.sub("", wanted)
     if bare and bare != wanted and bare in text:
         return "It is there without the line numbers: leave out the number and the tab that Read shows before each line"

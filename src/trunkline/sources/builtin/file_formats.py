@@ -40,7 +40,7 @@ _OTHERS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"\x00\x00\x01\x00", "an icon"),
 )
 _MAY_BE_TEXT: Final = (b"BZh", b"MZ", b"ID3", b"OggS")
-"""Text can begin with these too: they count only where the rest is no text."""
+"""Text can begin with these too: they count only if the rest is no text."""
 _WITH_NULS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 """Byte order marks of the encodings in which NUL bytes are part of text."""
 
@@ -85,7 +85,7 @@ _MARKS: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def encoding_of(head: bytes) -> tuple[str, bytes]:
-    """The encoding that a byte order mark names, with the mark; UTF-8 where there is none."""
+    """The encoding that a byte order mark names, with the mark; UTF-8 if there is none."""
     for mark, encoding in _MARKS:
         if head.startswith(mark):
             return encoding, mark

@@ -127,7 +127,7 @@ def _translate(pattern: str) -> str:
 
 
 def _stars(token: re.Match[str], *, at_start: bool, in_braces: bool) -> str:
-    """`**` matches folders at any depth where it is a whole name; other stars match within a name."""
+    """`**` matches folders at any depth if it is a whole name; other stars match within a name."""
     rest = token.string[token.end() : token.end() + 1]
     if token["stars"] != "**" or not at_start:
         return f"[^/]*{token['slash']}"

@@ -329,7 +329,7 @@ def quoted(path: str) -> str:
 
 @contextmanager
 def _closed_on_error(fd: int) -> Generator[None]:
-    """Refuses files of the kernel, and closes the descriptor where this or anything after it raises."""
+    """Refuses files of the kernel, and closes the descriptor if this or anything after it raises."""
     try:
         refuse_kernel_files(fd)
         yield

@@ -168,7 +168,7 @@ class Sandbox:
         return frozenset(steps | {file for file in files if _is_plain(file)})
 
     def _hidden_paths(self) -> set[str]:
-        """What no command may see. Where the root is above our scratch folder, a command could write the next one's
+        """What no command may see. If the root is above our scratch folder, a command could write the next one's
         filter, or replace a private folder by a link, and the next one would get the link's target."""
         return {
             *self._hidden,
@@ -211,7 +211,7 @@ class Sandbox:
     def _own_file_mounts(self, locations: Iterable[tuple[str, str]]) -> Iterable[str]:
         """Makes files read-only that say what the gateway runs, outside of any sandbox.
 
-        Where there is no such file, its folder is read-only. Where the folder was not there from the start, nothing is
+        If there is no such file, its folder is read-only. If the folder was not there from the start, nothing is
         made: others may be at work in it. What a command puts there is found when it has ended (`protection`).
         """
         for folder, name in locations:

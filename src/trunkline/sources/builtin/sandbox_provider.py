@@ -62,11 +62,11 @@ class SandboxProvider:
         self._sandbox: Sandbox | None = None
         self._failed: ProbeConditions | None = None
         self.obstacle = ""
-        """Why there is no sandbox; empty where there is one, or it is not known yet."""
+        """Why there is no sandbox; empty if there is one, or it is not known yet."""
         self.hint = ""
 
     async def get(self) -> Sandbox | None:
-        """The sandbox to use, or None to run without. Raises `GatewayError` where there must be one and is none."""
+        """The sandbox to use, or None to run without. Raises `GatewayError` if there must be one and is none."""
         if self._wanted == "off":
             return None
         if not await self._decide():
@@ -100,7 +100,7 @@ class SandboxProvider:
             await asyncio.to_thread(sandbox.close)
 
     async def _decide(self) -> bool:
-        """Make the sandbox or find out why not, unless it is known. False where there is no root folder to try with."""
+        """Make the sandbox or find out why not, unless it is known. False if there is no root folder to try with."""
         async with self._probing:
             if self._sandbox is not None:
                 return True

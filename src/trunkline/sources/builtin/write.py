@@ -71,7 +71,7 @@ class WriteTool(BuiltinTool):
 
 class FileReplacement:
     """Replaces one file in a folder that is held open. `before` is the status of the old file, None if there is none;
-    `refuse` raises ToolFault where the file may not be written."""
+    `refuse` raises ToolFault if the file may not be written."""
 
     def __init__(self, folder_fd: int, name: str, path: str, refuse: Callable[[], None]) -> None:
         self._refuse = refuse

@@ -100,7 +100,7 @@ class ClientSessions:
         self._entries: dict[SessionKey, _SessionEntry] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._backoffs: dict[SessionKey | bytes, _RestartBackoff] = {}
-        """By session where its process crashed; by capabilities where starts fail, whoever they are for."""
+        """By session if its process crashed; by capabilities if starts fail, whoever they are for."""
         self._loop = asyncio.get_running_loop()
         self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
         self._reaper = Deadline(self._reap_every_s, self._reap)

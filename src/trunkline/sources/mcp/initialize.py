@@ -133,7 +133,7 @@ def _finish_modern(session: UpstreamSession, outcome: Outcome) -> UpstreamSessio
 
 
 def _raise_if_fatal(session: UpstreamSession, outcome: Outcome) -> None:
-    """Raise where `initialize` would not help: a lost session, a login, or a server of other versions."""
+    """Raise if `initialize` would not help: a lost session, a login, or a server of other versions."""
     if isinstance(outcome, Failure) and (session.lost.done() or outcome.problem.code in _FATAL):
         raise GatewayError(outcome.problem)
     versions = _supported_versions(outcome) if isinstance(outcome, RemoteError) else set[str]()

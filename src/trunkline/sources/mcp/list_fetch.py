@@ -153,7 +153,7 @@ class _ListFetch:
 
 
 def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) -> str:
-    """Why no further page is requested; empty where the next one is."""
+    """Why no further page is requested; empty if the next one is."""
     if seen_before:
         return "it gave the same cursor twice, so it would never end"
     if items > MAX_ITEMS:

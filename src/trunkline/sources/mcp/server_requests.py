@@ -50,7 +50,7 @@ FindCalls = Callable[[], tuple[Call, ...]]
 
 
 def refuse_without_client(server_request: ServerRequest) -> None:
-    """Refuses what belongs to no call where there is no client to forward it to."""
+    """Refuses what belongs to no call if there is no client to forward it to."""
     server_request.refuse(NO_CLIENT_ERROR)
 
 
@@ -242,7 +242,7 @@ def _wrong_with_requests(result: Members, request: Request) -> str:
 
 
 def wrong_with_task(raw: Json, request: Request) -> str:
-    """What is wrong with a result that may be a task: empty where it is none, or its caller knows tasks."""
+    """What is wrong with a result that may be a task: empty if it is none, or its caller knows tasks."""
     try:
         if _type_of(members_of(bytes(raw), "the result")) != "task":
             return ""

@@ -69,7 +69,7 @@ _QUIET: Final = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
 
 def load_grpc(source: str) -> Any:
-    """The module `grpc`, with `grpc.aio` in it. Raises GatewayError where it is not installed."""
+    """The module `grpc`, with `grpc.aio` in it. Raises GatewayError if it is not installed."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     # whatever the library reports comes to us as a status or an exception too, and does not belong on our stderr
@@ -120,7 +120,7 @@ class PluginChannel:
         self._in_doubt = False
 
     async def request(self, method: str, message: bytes, timeout_s: float, *, wait_for_ready: bool = True) -> bytes:
-        """Send one request of our own, connecting first if `wait_for_ready`. Raises RpcFailed, also on timeout."""
+        """Send one request of our own, connecting first if `wait_for_ready`. Raises RpcFailed, including on timeout."""
         call = self._channel.unary_unary(method)(message, timeout=timeout_s, wait_for_ready=wait_for_ready)
         try:
             # the library's own deadline does not hold while the other end reads nothing

@@ -63,7 +63,7 @@ def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[ToolDe
 
 
 def _reason_to_cut(count: int, size_bytes: int) -> str:
-    """Why no further operation is read; empty where the next one is."""
+    """Why no further operation is read; empty if the next one is."""
     if count < MAX_ITEMS and size_bytes < MAX_BYTES:
         return ""
     limit = f"{MAX_ITEMS:,} entries" if count >= MAX_ITEMS else f"{MAX_BYTES:,} bytes"
@@ -180,7 +180,7 @@ _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def result_from(done: OperationResult) -> bytes:
-    """The MCP result: `output` as text (or `data` where there is none), and `data` as structured content."""
+    """The MCP result: `output` as text (or `data` if there is none), and `data` as structured content."""
     data = b"" if not done.data else encode_members({name: _value(name, raw) for name, raw in done.data.items()})
     if done.success:
         texts = [done.output or data.decode()]

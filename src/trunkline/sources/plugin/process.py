@@ -77,7 +77,7 @@ def read_handshake(line: bytes) -> Handshake:
 
 
 def target_of(handshake: Handshake, folder: Path) -> str:
-    """The gRPC target. Raises HandshakeRefused where others could listen in. `folder` is made for its socket."""
+    """The gRPC target. Raises HandshakeRefused if others could listen in. `folder` is made for its socket."""
     if handshake.network == "unix":
         return f"unix:{quote(str(_checked_socket(handshake.address, folder)))}"
     if handshake.network == "tcp":
@@ -167,7 +167,7 @@ class PluginProcess:
             self._outputs.append(transport)
 
     async def handshake(self) -> str:
-        """Wait for the gRPC target. Raises GatewayError where it is not acceptable, or the process ended."""
+        """Wait for the gRPC target. Raises GatewayError if it is not acceptable, or the process ended."""
         await asyncio.wait([self._line, self.child.exited], return_when=asyncio.FIRST_COMPLETED)
         if not self._line.done():
             raise await self.ended("before it said where it listens")

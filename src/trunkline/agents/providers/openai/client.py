@@ -1,4 +1,4 @@
-"""Asks a model for one turn: sends the request, reads the response within its deadlines, and retries where that
+"""Asks a model for one turn: sends the request, reads the response within its deadlines, and retries if that
 helps."""
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ def refused(
 
 
 def retry_after(headers: Mapping[bytes, bytes], now: float) -> float | None:
-    """The seconds in `Retry-After` and similar headers, which hold a number or a date. None where there are none."""
+    """The seconds in `Retry-After` and similar headers, which hold a number or a date. None if there are none."""
     from email.utils import parsedate_to_datetime
 
     if (milliseconds := _number(headers.get(b"retry-after-ms"))) is not None:
@@ -333,7 +333,7 @@ class Retries:
         self._waited_s = 0.0
 
     def after(self, failure: FailedAttempt) -> float:
-        """How long to wait before the next attempt. Raises GatewayError where there is none."""
+        """How long to wait before the next attempt. Raises GatewayError if there is none."""
         self.failed_attempts += 1
         self._broken += failure.begun
         limits = self._limits

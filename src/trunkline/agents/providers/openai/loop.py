@@ -91,7 +91,7 @@ class _Conversation:
         )
 
     def _finished(self, turn: ModelTurn, known: Collection[str]) -> str:
-        """The answer in the last turn. Raises GatewayError where there is none."""
+        """The answer in the last turn. Raises GatewayError if there is none."""
         reasoned = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
         problem = answer_problem(
             "the model", turn.text, lambda name: _canonical(name, known) in known, reasoned=reasoned

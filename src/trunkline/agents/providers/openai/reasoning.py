@@ -24,7 +24,7 @@ CALL_MEMBERS: Final = ("extra_content", "provider_specific_fields")
 SIGNATURES: Final = frozenset(CALL_MEMBERS)
 """Members that contain none of the reasoning itself."""
 _ALSO_EMPTY: Final = "reasoning_content"
-"""DeepSeek and others refuse a turn with calls that comes back without it, even where it was empty."""
+"""DeepSeek and others refuse a turn with calls that comes back without it, even if it was empty."""
 Json = Mapping[str, Any]
 LIMIT_CHARACTERS: Final = 4 * 1024 * 1024
 """For one turn. All of it goes back with every later request."""

@@ -26,7 +26,7 @@ class ChatEndpoint:
     base_url: str
     model: str
     api_key: str = field(default="", repr=False)
-    """Empty where the server needs none."""
+    """Empty if the server needs none."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     max_turns: int = 50
     max_tokens: int | None = None
@@ -95,7 +95,7 @@ class ModelTools(Protocol):
         ...
 
     async def call(self, name: str, arguments: bytes) -> str:
-        """Run a tool; `arguments` is a JSON object. Its result as text, also where it failed. Cancelling this ends the
+        """Run a tool; `arguments` is a JSON object. Its result as text, even if it failed. Cancelling this ends the
         call."""
         ...
 
@@ -137,7 +137,7 @@ class RequestDialect:
         return options
 
     def after_refusal(self, status: int, text: str) -> RequestDialect:
-        """The dialect to try after a refusal; the same one where there is nothing else to try."""
+        """The dialect to try after a refusal; the same one if there is nothing else to try."""
         if status not in _REFUSALS:
             return self
         if _NEW_LIMIT in text and self.limit != _NEW_LIMIT:

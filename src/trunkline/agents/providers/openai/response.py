@@ -2,7 +2,7 @@
 
 Servers disagree on how they cut up calls: on whether a call has an id, an index, a name in each piece or in the first,
 and whether arguments are text. What is missing, null or empty is therefore treated alike, and a piece belongs to the
-call of its id; else to that of its index; else to the last one. It begins another call where it has a name while the
+call of its id; else to that of its index; else to the last one. It begins another call if it has a name while the
 call it would continue is complete.
 """
 
@@ -57,7 +57,7 @@ def _failure(chunk: Json) -> ModelServerError:
 
 
 def error_text(value: object) -> str:
-    """The message in a server's error, with that of the provider behind it where it only passes that on."""
+    """The message in a server's error, with that of the provider behind it if it only passes that on."""
     if found := entries(value):  # as Google does
         return error_text(found[0])
     answer = mapping(value)

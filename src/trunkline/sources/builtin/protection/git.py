@@ -382,7 +382,7 @@ _ADDS_UP: Final = ".helper"
 
 def git_overrides(repositories: Iterable[str]) -> dict[str, str]:
     """The keys of these repositories that make git run programs, with harmless values. Reads files. Raises
-    IncompleteGitConfig where there may be more."""
+    IncompleteGitConfig if there may be more."""
     found = dict(_ALWAYS)
     for repository in repositories:
         for path in configurations_of(repository):
@@ -396,7 +396,7 @@ def git_overrides(repositories: Iterable[str]) -> dict[str, str]:
 def git_environment(
     settings: Mapping[str, str], own: Mapping[str, Sequence[str]], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that override these settings, except where the user has `own` ones, to be added to `environ`."""
+    """The variables that override these settings, except if the user has `own` ones, to be added to `environ`."""
     pairs: list[tuple[str, str]] = []
     for name, neutral in settings.items():
         values = own.get(name, ())

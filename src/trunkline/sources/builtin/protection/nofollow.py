@@ -16,7 +16,7 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 
 @contextlib.contextmanager
 def parent_of(base: str, path: str, *, change: bool = False, make: bool = False) -> Generator[tuple[int, str]]:
-    """The open parent folder of a path below `base`, and its last name. Raises OSError where a link is on the way.
+    """The open parent folder of a path below `base`, and its last name. Raises OSError if a link is on the way.
 
     `change` makes the parent writable for as long as this lasts; `make` also makes missing folders.
     """

@@ -153,7 +153,7 @@ class _Pattern:
 
 
 def protected_path_at(names: Sequence[str], protected: ProtectedPaths) -> str:
-    """The protected path that these names, from the root down, are or lie in; empty where there is none.
+    """The protected path that these names, from the root down, are or lie in; empty if there is none.
 
     Tools that write files may write nothing in a folder `.git`.
     """
@@ -177,7 +177,7 @@ def programs_using(names: Sequence[str]) -> str:
 def protected_below(
     root: Path | str, settings: ProtectSettings, files: Iterable[str] = (), roots: Iterable[str] = ()
 ) -> ProtectedPaths | None:
-    """The protected paths below this root, with the files and other roots that lie there; None where protection is
+    """The protected paths below this root, with the files and other roots that lie there; None if protection is
     off."""
     if not settings.on:
         return None
@@ -185,7 +185,7 @@ def protected_below(
 
 
 def _below(root: Path | str, files: Iterable[str]) -> list[list[str]]:
-    """The names of the paths that lie below the root, also where either is a link."""
+    """The names of the paths that lie below the root, even if either is a link."""
     homes = {f"{home.rstrip('/')}/" for home in (os.path.abspath(root), os.path.realpath(root))}  # noqa: PTH100
     spellings = {spelling for file in files for spelling in (file, os.path.realpath(file))}
     below = {path[len(home) :] for path in spellings for home in homes if path.startswith(home)}

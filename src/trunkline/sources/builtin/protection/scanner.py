@@ -50,7 +50,7 @@ class FileStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProtectedFile:
-    """A file at a protected path or below one, which is `protected_path`. `listed` paths are those that every gateway
+    """A file at or below the protected path `protected_path`. `listed` paths are those that every gateway
     protects; a `config` is one of git's. `content` is the digest of its bytes or the target of a link; empty if not
     known."""
 

@@ -178,7 +178,7 @@ class CommandRegistry:
 
     @contextlib.contextmanager
     def lock(self, wait_s: float | None = None) -> Generator[None]:
-        """While this lasts, no other command begins or ends. Raises OSError, also where it takes too long."""
+        """While this lasts, no other command begins or ends. Raises OSError, including TimeoutError."""
         make_private_folder(self._folder)
         fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

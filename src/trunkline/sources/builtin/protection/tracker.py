@@ -116,7 +116,7 @@ class ChangeTracker:
             self._scanners = [*self._scanners, scanner]
 
     def _state_folder(self) -> Path:
-        """The folder for state, or one for temporary files where that cannot be used."""
+        """The folder for state, or one for temporary files if that cannot be used."""
         for parent in (self._state_dir, spare_folder()):
             try:
                 make_private_folder(parent / STATE)
@@ -195,7 +195,7 @@ class TrackedCommand:
     """Whether the command has the mounts."""
 
     def end(self) -> UndoOutcome:
-        """Compare, and undo. Raises OSError where nothing could be compared."""
+        """Compare, and undo. Raises OSError if nothing could be compared."""
         try:
             with self.registry.lock(TO_THE_END_S):
                 self.command.refresh(self.before)
@@ -252,7 +252,7 @@ def _mounts(
 
 
 def _roots_in(scanner: ProtectedPathScanner) -> Iterator[str]:
-    """The roots of other tools and the folders above them: where one is moved, others could follow a link instead."""
+    """The roots of other tools and the folders above them: if one is moved, others could follow a link instead."""
     for names in scanner.protected.roots:
         path = scanner.base
         for name in names:

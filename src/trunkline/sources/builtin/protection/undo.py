@@ -155,7 +155,7 @@ def _is_out_of_sight(entry: GitConfigEntry, path: str, base: str) -> bool:
 
 
 def with_dangerous_keys_restored(path: str, before: bytes | None, now: bytes | None, base: str) -> bytes | None:
-    """The git configuration `now` with its dangerous keys as they were `before`; None where that cannot be made."""
+    """The git configuration `now` with its dangerous keys as they were `before`; None if that cannot be made."""
     if now is None:
         return before
     try:
@@ -174,7 +174,7 @@ def with_dangerous_keys_restored(path: str, before: bytes | None, now: bytes | N
 
 @dataclass(frozen=True, slots=True)
 class UndoneChange:
-    """What was done about one change. `id` is that of the quarantined item, empty where there is none; `restored` says
+    """What was done about one change. `id` is that of the quarantined item, empty if there is none; `restored` says
     whether the former content is back, `failed` why the change could not be undone."""
 
     path: str
@@ -243,7 +243,7 @@ class ChangeUndoer:
         return self._quarantine.take(self._base, change.path, change.how, why, change.keys, leave=leave)
 
     def _put_back(self, path: str, before: ProtectedFile) -> bool:
-        """False where its content is not known, or its folder is gone."""
+        """False if its content is not known, or its folder is gone."""
         within = os.path.dirname(before.protected_path) if path != before.protected_path else os.path.dirname(path)  # noqa: PTH120
         if not _is_folder(self._base, within):
             return False
@@ -260,7 +260,7 @@ class ChangeUndoer:
         return True
 
     def _undo_config(self, change: FileChange, done: UndoneChange) -> UndoneChange:
-        """Dangerous keys become what they were; remotes and branches stay as they are now. Where there is no space for
+        """Dangerous keys become what they were; remotes and branches stay as they are now. If there is no space for
         that, which a command can bring about, the configuration is taken as a whole, and written anew if possible."""
         path, old = change.path, change.before
         data = read_at(self._base, path, LARGEST_KEPT_BYTES)
