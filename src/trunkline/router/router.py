@@ -45,8 +45,9 @@ from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_callbacks import call_safely
 
 _MAX_REPORTED: Final = 1000
-_NOT_PASSED_ON: Final = ("name", "_meta")
 _ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
+_NOT_PASSED_ON: Final = ("name", "_meta")
+"""`_ROUTED_BY` covers them as well; these spare every call a `casefold`."""
 OnNotification = Callable[[str, Json], None]
 OnServerRequest = Callable[[ServerRequest], None]
 
@@ -122,7 +123,7 @@ class Router:
 
     # -- lists --------------------------------------------------------------------------------------------------------
 
-    def when_listed(self, then: Callable[[], None]) -> None:
+    def when_published(self, then: Callable[[], None]) -> None:
         """Call `then` when all sources have published their lists or the start-up wait is over; usually at once."""
         wait_s = self._started_at + self._options.start_wait_s - self._loop.time()
         if wait_s <= 0 or not self._any_unpublished():
@@ -143,7 +144,7 @@ class Router:
         for then in waiters:
             call_safely("a list that waited for servers", then)
 
-    def listed(self, kind: ListName) -> None:
+    def note_listing(self, kind: ListName) -> None:
         """Note that a client lists this: lists that are out of date are fetched again, for the next client."""
         refresh_lists(self.registry, kind)
 
@@ -179,6 +180,7 @@ class Router:
         """Route one `tools/call`. `reply` is called exactly once, maybe before this returns. `on_notification` takes
         notifications that belong to the call; those of progress come only if `progress` is set. `on_server_request`
         takes the server's requests to the client."""
+        # The same lines as in `request`: a shared function would cost each call one more.
         call = Call(TOOLS_CALL, b"", self._ended, caller=caller, reply=reply, meta=meta)
         call.started_at = monotonic()
         call.on_notification = on_notification
@@ -203,6 +205,7 @@ class Router:
     ) -> Call:
         """Route one request other than `tools/call`: `prompts/get`, `resources/read`, `completion/complete`, `tasks/*`.
         `members` are those of `params`, as the caller wrote them. Everything else is as for `call_tool`."""
+        # The same lines as in `call_tool`.
         call = Call(method, b"", self._ended, caller=caller, reply=reply, meta=meta)
         call.started_at = monotonic()
         call.on_notification = on_notification
@@ -233,9 +236,17 @@ class Router:
             call_safely("a client's notification", admission.source.notify, caller, method, params)
 
     def _route(self, call: Call, name: str, members: Members, *, checked: bool = False) -> None:
-        """Find the tool and apply the rules of its source, in this order: redirect, path guard (unless it has `checked`
-        the call), header parameters, result rewriting, cache, deadline, admission. A rule that returns True has taken
-        the call: it has finished it, or holds it."""
+        """Find the tool and apply the rules of its source. A rule that returns True has taken the call: it has finished
+        it, or holds it. The order matters:
+
+        1. Redirect: all other rules are those of the tool that is really meant.
+        2. Encode the parameters for the source.
+        3. Path guard, unless it has `checked` the call: before anything is answered or sent.
+        4. Header parameters.
+        5. Rewriting: it may change the parameters, which are part of the cache's key.
+        6. Cache: a hit needs neither a deadline nor a place at the source.
+        7. Deadline, then admission: the call may wait in the queue of its source.
+        """
         entry = self.views.of(call.caller).find(name)
         if entry is None:
             self._route_unknown(call, name, members)
@@ -258,6 +269,7 @@ class Router:
                 return
         if entry.header_parameters is not None:
             call.headers = param_headers(entry.header_parameters, members.get("arguments", b"{}"))
+        # A client without capabilities declares no tasks: the comparison saves most calls the look into them.
         if entry.rewrites_uris or call.caller.capabilities != NO_CAPABILITIES or "task" in members:
             self._adapt(call, entry, members)
         if options.cache is not None and self.cache.answers(call, tool, admission, options.cache, members):
@@ -298,7 +310,13 @@ class Router:
         call.finish(Failure(Problem(code=UNKNOWN_TOOL, message=message, tool=name, hint=hint)))
 
     def _ended(self, request: Request) -> None:
-        """The `on_done` of every call: release what it holds, then reply."""
+        """The `on_done` of every call: release what it holds, then reply.
+
+        Each step may run other calls, and may do so before this one has replied. The outcome is set by now, so none
+        can end this call twice. The cache learns of a write only after its place was given to the next call, but a read
+        that was routed before that is not cached. It learns of it before the reply: whoever reads after that gets
+        nothing from before the write.
+        """
         call = cast(Call, request)
         if call.timer is not None:
             call.timer.cancel()

@@ -77,7 +77,7 @@ class Discovery:
 
     def find(self, caller: Caller, query: str, tags: list[str], then: Callable[[SearchResult], None]) -> None:
         """Find every tool that matches a query, best first."""
-        self._router.when_listed(lambda: self.finder.search(self._router.views.of(caller), query, tags, then))
+        self._router.when_published(lambda: self.finder.search(self._router.views.of(caller), query, tags, then))
 
     def discover(self, caller: Caller, arguments: DiscoverArguments, then: OnAnswer) -> None:
         """`then` may be called before this returns. Raises InvalidArguments."""

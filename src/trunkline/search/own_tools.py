@@ -128,7 +128,7 @@ class OwnTools(ToolsOnlySource):
         arguments = read_arguments(call.params, ProvisionArguments)
         provision = partial(self._discovery.provision, call.caller, arguments)
         # Right after a start a server may not have listed its tools yet.
-        self._router.when_listed(lambda: self._answer(call, provision))
+        self._router.when_published(lambda: self._answer(call, provision))
 
     def _unprovision_tools(self, call: Call) -> JsonObject:
         return self._discovery.unprovision(call.caller, read_arguments(call.params, UnprovisionArguments))

@@ -193,12 +193,12 @@ def test_servers_are_asked_again_whose_word_is_old(tmp_path: Path, monkeypatch: 
         def refreshed() -> list[str]:
             return [name for name, source in rig.sources.items() if source.refreshed]
 
-        rig.router.listed("tools")
+        rig.router.note_listing("tools")
         assert refreshed() == ["silent"]
         await asyncio.sleep(6)
-        rig.router.listed("tools")
+        rig.router.note_listing("tools")
         assert refreshed() == ["silent", "fresh"]
-        rig.router.listed("prompts")
+        rig.router.note_listing("prompts")
         assert refreshed() == ["silent", "fresh", "other"]
 
     run_with_clock(monkeypatch, main())

@@ -21,7 +21,7 @@ async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tm
     rig.add("s", state="starting")
     listed: list[str] = []
     for then in (broken, lambda: listed.append("second"), broken, lambda: listed.append("fourth")):
-        rig.router.when_listed(then)
+        rig.router.when_published(then)
     watched: list[Outcome] = []
     rig.router.subscribe(Caller(), "x://1", lambda params: None, watched.append)
     call = rig.call("s_t")

@@ -410,7 +410,7 @@ def listed_after(here: RouterRig) -> list[float]:
     times: list[float] = []
     loop = asyncio.get_running_loop()
     start = loop.time()
-    here.router.when_listed(lambda: times.append(round(loop.time() - start, 3)))
+    here.router.when_published(lambda: times.append(round(loop.time() - start, 3)))
     return times
 
 

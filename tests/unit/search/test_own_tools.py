@@ -82,7 +82,7 @@ async def test_they_are_no_server(tmp_path: Path) -> None:
 async def test_the_first_list_does_not_wait_for_them(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     given: list[bool] = []
-    registry.router.when_listed(lambda: given.append(True))
+    registry.router.when_published(lambda: given.append(True))
     assert given == [True]
 
 

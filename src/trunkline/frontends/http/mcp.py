@@ -18,8 +18,8 @@ from trunkline.core.errors import (
 )
 from trunkline.frontends.http.access import Denied, accepted_types, accepts_stream, check_content_type
 from trunkline.frontends.http.exchange import HttpExchange
-from trunkline.frontends.http.requests import copy_trace_headers
 from trunkline.frontends.http.sessions import HttpSession, HttpSessions
+from trunkline.frontends.http.trace_context import copy_trace_headers
 from trunkline.frontends.mcp.batches import Batch, as_array
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.protocol.http1 import HttpRequest

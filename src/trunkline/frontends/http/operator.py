@@ -16,7 +16,7 @@ from trunkline.protocol.http1 import HttpRequest
 from trunkline.router.router import Router
 from trunkline.router.status import diagnose_tool, server_statuses, status_json
 
-PERSIST: Final = "persist"
+PERSIST_SWITCH: Final = "persist"
 _SWITCH: Final = {"1": True, "0": False}
 _MAX_FIELDS: Final = 10
 
@@ -46,7 +46,7 @@ class OperatorApi:
         request.respond_json(200, {"servers": [status_json(status) for status in server_statuses(self._router)]})
 
     def add_server(self, request: RouteRequest) -> None:
-        persist = switches(request.http, PERSIST)[PERSIST]
+        persist = switches(request.http, PERSIST_SWITCH)[PERSIST_SWITCH]
         request.respond_json(201, self._operator.add_server(_json_body(request), persist=persist))
 
     def remove_server(self, request: RouteRequest) -> None:

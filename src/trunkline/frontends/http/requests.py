@@ -1,27 +1,17 @@
-"""A request to a route other than `/mcp`, the JSON that such routes respond with, and trace context in headers."""
+"""A request to a route other than `/mcp`, and the JSON that such routes respond with."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec import Raw
 
 from trunkline.core.call import Call, Failure, Json, RemoteError, Result
 from trunkline.core.errors import CANCELLED, NOT_ANSWERED, Problem
 from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.protocol.http1 import HttpRequest
-from trunkline.protocol.jsonrpc import (
-    BadMessage,
-    Message,
-    encode,
-    encode_error,
-    encode_members,
-    error_message,
-    members_of,
-)
+from trunkline.protocol.jsonrpc import encode, encode_error, error_message
 from trunkline.protocol.mcp.translation import error_text
 from trunkline.runtime.safe_callbacks import internal_problem
 
@@ -46,7 +36,8 @@ Handler = Callable[[RouteRequest], None]
 
 
 def problem_document(problem: Problem, details: Iterable[Problem] = ()) -> dict[str, object]:
-    """The JSON of a problem; `details` are the single faults if one problem stands for several."""
+    """The JSON of a problem of a request that was refused or failed without calling a tool; `details` are the single
+    faults if one problem stands for several. For requests that may have to be repeated: `respond_with_problem`."""
     document: dict[str, object] = {"detail": problem.message, "code": problem.code.id}
     if problem.hint:
         document["hint"] = problem.hint
@@ -88,9 +79,11 @@ def respond_with_call(request: RouteRequest, call: Call) -> None:
 
 
 def respond_with_problem(request: RouteRequest, problem: Problem) -> None:
-    """Send a problem with everything that MCP clients find in the `data` of an error."""
+    """Send a problem of a request that calls a tool or waits: with everything that MCP clients find in the `data` of an
+    error, so that the client knows whether the tool may have run, and whether and when to try again."""
     if problem.retry_after_ms is not None:
-        request.exchange.add_header(b"retry-after", b"%d" % max(1, -(-problem.retry_after_ms // 1000)))
+        rounded_up_s = -(-problem.retry_after_ms // 1000)
+        request.exchange.add_header(b"retry-after", b"%d" % max(1, rounded_up_s))
     # A client that can read that its call was cancelled did not cancel it itself: the gateway is shutting down.
     status = 503 if problem.code is CANCELLED else problem.code.http
     request.respond_json(status, {"detail": problem.message, **problem.data()})
@@ -119,49 +112,3 @@ def _needs_input(call: Call) -> Problem:
         executed="unknown",
         hint="call it with an MCP client",
     )
-
-
-# -- trace context ----------------------------------------------------------------------------------------------------
-
-_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[\x21-\x7e]{0,64})?")
-_TEXT: Final = re.compile(rb"[\x20-\x7e\t]{1,8192}")
-_FORMATS: Final = {"traceparent": _TRACEPARENT, "tracestate": _TEXT, "baggage": _TEXT}
-
-
-def copy_trace_headers(message: Message, headers: Mapping[bytes, bytes]) -> None:
-    """Copy trace context from HTTP headers to the `_meta` of a request, where MCP carries it.
-
-    What the message has already stays. A state without its parent means nothing, nor does a malformed header.
-    """
-    found = _trace_headers(headers)
-    if not found:
-        return
-    try:
-        params = {} if message.params is None else members_of(message.params, "`params`")
-        meta = members_of(params["_meta"], "`_meta`") if "_meta" in params else {}
-    except BadMessage:
-        return  # the request is refused later, with the reason
-    added = {name: encode(value) for name, value in found.items() if name not in meta}
-    if "traceparent" in meta or "traceparent" not in added:
-        added.pop("tracestate", None)
-        added.pop("traceparent", None)
-    if added:
-        members = {**params, "_meta": encode_members({**meta, **added})}
-        message.params = msgspec.Raw(encode_members(members))
-
-
-def trace_meta(headers: Mapping[bytes, bytes]) -> dict[str, Json] | None:
-    """The trace context in HTTP headers as members of `_meta`, for a call that is no MCP message; None without any."""
-    found = _trace_headers(headers)
-    if "traceparent" not in found:
-        found.pop("tracestate", None)
-    return {name: encode(value) for name, value in found.items()} or None
-
-
-def _trace_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, form in _FORMATS.items():
-        value = headers.get(name.encode())
-        if value is not None and form.fullmatch(value):
-            found[name] = value.decode("ascii")
-    return found

@@ -16,16 +16,16 @@ from urllib.parse import unquote
 from trunkline.core import errors
 from trunkline.core.errors import Problem
 from trunkline.frontends.http.access import Credential, Denied
-from trunkline.frontends.http.operator import PERSIST, OperatorApi
+from trunkline.frontends.http.operator import PERSIST_SWITCH, OperatorApi
 from trunkline.frontends.http.pages import PageHandlers
 from trunkline.frontends.http.requests import API, Handler
 from trunkline.frontends.http.sse import MESSAGES, SseRoute
-from trunkline.frontends.rest.tools_api import TOOLS, ToolsApi
+from trunkline.frontends.rest.tools_api import TOOLS_SWITCH, ToolsApi
 from trunkline.protocol.jsonrpc import encode
 
 MCP: Final = "/mcp"
 SSE: Final = "/sse"
-AGENTS: Final = (MCP, SSE, MESSAGES)
+MCP_PATHS: Final = (MCP, SSE, MESSAGES)
 """The paths where MCP is spoken; their errors are JSON-RPC errors."""
 _JSON: Final = ("application/json",)
 _BAD_BODY: Final = (
@@ -70,16 +70,17 @@ class Handlers:
 class Route:
     """One method of one path.
 
-    `body` names the schema of its body, `query` one whose members are query parameters, `problem` that of its errors;
-    `switches` are its query parameters that are `1` or `0`, with their meaning.
+    `body` names the schema of its body, `query` one whose members are query parameters, `problem` that of its errors
+    (`CallProblem` where a client has to know whether to try again); `switches` are its query parameters that are `1` or
+    `0`, with their meaning.
     """
 
     endpoint: str
     """Its method and its path."""
     summary: str
     responses: tuple[RouteResponse, ...]
-    handler: Callable[[Handlers], Handler] | None = None
-    """None for `/mcp` only."""
+    handler_in: Callable[[Handlers], Handler] | None = None
+    """Picks its handler. None for `/mcp` only."""
     credential: Credential = "client"
     problems: tuple[errors.Code, ...] = ()
     body: str = ""
@@ -105,6 +106,7 @@ def _openapi() -> bytes:
     return encode(openapi_document(ROUTES))
 
 
+# The order is that of the document.
 ROUTES: Final = (
     Route(
         endpoint=f"POST {MCP}",
@@ -130,7 +132,7 @@ ROUTES: Final = (
     ),
     Route(
         endpoint=f"GET {SSE}",
-        handler=lambda to: to.sse.open,
+        handler_in=lambda handlers: handlers.sse.open,
         summary="Open the stream of a client of HTTP+SSE, the older transport; its first event is the URL to post to",
         responses=(RouteResponse(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
         problems=(errors.NOT_ACCEPTABLE, errors.TOO_MANY_SESSIONS, errors.CLIENT_LIMIT),
@@ -138,7 +140,7 @@ ROUTES: Final = (
     ),
     Route(
         endpoint=f"POST {MESSAGES}",
-        handler=lambda to: to.sse.post,
+        handler_in=lambda handlers: handlers.sse.post,
         summary="Send a message of a client of HTTP+SSE; `session` in the query comes from its stream",
         body="JsonRpcMessage",
         responses=(RouteResponse(202, "Accepted; the response comes on the stream", "", ("text/plain",)),),
@@ -146,7 +148,7 @@ ROUTES: Final = (
     ),
     Route(
         endpoint="GET /",
-        handler=lambda to: to.pages.home,
+        handler_in=lambda handlers: handlers.pages.home,
         summary="Overview of the gateway, its servers and tools: HTML for browsers, text for others",
         responses=(RouteResponse(200, "The page", "", ("text/html", "text/plain")),),
     ),
@@ -154,14 +156,14 @@ ROUTES: Final = (
     Route(
         endpoint="GET /healthz",
         credential="open",
-        handler=lambda to: to.pages.health,
+        handler_in=lambda handlers: handlers.pages.health,
         summary="Whether the gateway is alive",
         responses=(RouteResponse(200, "The gateway is alive", "Health"),),
     ),
     Route(
         endpoint="GET /readyz",
         credential="open",
-        handler=lambda to: to.pages.ready,
+        handler_in=lambda handlers: handlers.pages.ready,
         summary="Whether the gateway accepts new calls, and the state of each server",
         responses=(
             RouteResponse(200, "It accepts calls; single servers may be down", "Readiness"),
@@ -170,46 +172,49 @@ ROUTES: Final = (
     ),
     Route(
         endpoint="GET /metrics",
-        handler=lambda to: to.pages.metrics,
+        handler_in=lambda handlers: handlers.pages.metrics,
         summary="Metrics in the Prometheus text format",
         responses=(RouteResponse(200, "The metrics", "", ("text/plain",)),),
     ),
     Route(
         endpoint="GET /api/openapi.json",
-        handler=lambda to: lambda request: request.exchange.respond(200, _openapi()),
+        handler_in=lambda _: lambda request: request.exchange.respond(200, _openapi()),
         summary="This document",
         responses=(RouteResponse(200, "OpenAPI 3.1"),),
     ),
     Route(
         endpoint="GET /api/tools/discover",
-        handler=lambda to: to.tools.discover_by_query,
+        handler_in=lambda handlers: handlers.tools.discover_by_query,
         summary="Find tools by what they do; the tools returned can be executed from then on",
         query="Discover",
         responses=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
         problems=(errors.INVALID_PARAMS, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
+        problem="CallProblem",
     ),
     Route(
         endpoint="POST /api/tools/discover",
-        handler=lambda to: to.tools.discover,
+        handler_in=lambda handlers: handlers.tools.discover,
         summary="The same, with the parameters as JSON",
         body="Discover",
         responses=(RouteResponse(200, "The best first, with their input schemas", "Discovered"),),
         problems=(*_BAD_BODY, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
+        problem="CallProblem",
     ),
     Route(
         endpoint="POST /api/tools/provision",
-        handler=lambda to: to.tools.provision,
+        handler_in=lambda handlers: handlers.tools.provision,
         summary="Provision tools by id, within a token budget",
         body="Provision",
         responses=(RouteResponse(200, "The tools provisioned, and those refused with the reason", "Provisioned"),),
         problems=(*_BAD_BODY, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
+        problem="CallProblem",
     ),
     Route(
         endpoint="POST /api/tools/unprovision",
-        handler=lambda to: to.tools.unprovision,
+        handler_in=lambda handlers: handlers.tools.unprovision,
         summary="Unprovision tools, which can then no longer be executed",
         body="Unprovision",
         responses=(RouteResponse(200, "The tools removed", "Unprovisioned"),),
@@ -217,16 +222,17 @@ ROUTES: Final = (
     ),
     Route(
         endpoint="GET /api/tools/budget",
-        handler=lambda to: to.tools.budget,
+        handler_in=lambda handlers: handlers.tools.budget,
         summary="Tokens that the tools cost a model, and the cost of each mode of `gateway.disclosure`",
-        switches={TOOLS: "`0` leaves out the single tools"},
+        switches={TOOLS_SWITCH: "`0` leaves out the single tools"},
         responses=(RouteResponse(200, "The most expensive first", "TokenBudget"),),
         problems=(errors.INVALID_PARAMS, errors.DEADLINE, errors.CLIENT_LIMIT),
         waits=True,
+        problem="CallProblem",
     ),
     Route(
         endpoint="POST /api/proxy/execute",
-        handler=lambda to: to.tools.execute,
+        handler_in=lambda handlers: handlers.tools.execute,
         summary="Call a tool that was discovered or provisioned; a failed tool is a result too (`isError`)",
         body="Execute",
         responses=(RouteResponse(200, "The server's result, unchanged", "Executed"),),
@@ -246,7 +252,7 @@ ROUTES: Final = (
     Route(
         endpoint="GET /api/mcp/servers",
         credential="operator",
-        handler=lambda to: to.operator.list_servers,
+        handler_in=lambda handlers: handlers.operator.list_servers,
         summary="List all servers and their state",
         responses=(RouteResponse(200, "In the order of the file, followed by those that were added", "Servers"),),
         problems=(errors.INVALID_PARAMS,),
@@ -254,10 +260,10 @@ ROUTES: Final = (
     Route(
         endpoint="POST /api/mcp/servers",
         credential="operator",
-        handler=lambda to: to.operator.add_server,
+        handler_in=lambda handlers: handlers.operator.add_server,
         summary="Add a server with a URL; servers with a command can only come from the file",
         body="NewServer",
-        switches={PERSIST: "`1` keeps the server after a restart of the gateway"},
+        switches={PERSIST_SWITCH: "`1` keeps the server after a restart of the gateway"},
         responses=(RouteResponse(201, "It was added and is being connected", "ServerAdded"),),
         problems=(
             errors.INVALID_PARAMS,
@@ -272,7 +278,7 @@ ROUTES: Final = (
     Route(
         endpoint="DELETE /api/mcp/servers/{name}",
         credential="operator",
-        handler=lambda to: to.operator.remove_server,
+        handler_in=lambda handlers: handlers.operator.remove_server,
         summary="Remove a server; its calls in flight may finish. A server of the file comes back with the next reload",
         responses=(RouteResponse(200, "The server was removed", "ServerNameResponse"),),
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.STATE_NOT_WRITTEN, errors.DRAINING),
@@ -280,7 +286,7 @@ ROUTES: Final = (
     Route(
         endpoint="POST /api/mcp/servers/{name}/reconnect",
         credential="operator",
-        handler=lambda to: to.operator.reconnect,
+        handler_in=lambda handlers: handlers.operator.reconnect,
         summary="Reconnect to a server, or restart its process",
         responses=(
             RouteResponse(202, "The attempt has begun; the list of servers shows the outcome", "ServerNameResponse"),
@@ -290,7 +296,7 @@ ROUTES: Final = (
     Route(
         endpoint="POST /api/services/{id}",
         credential="operator",
-        handler=lambda to: to.operator.register_service,
+        handler_in=lambda handlers: handlers.operator.register_service,
         summary="Register a service or renew its lease; the service is removed when the lease ends",
         body="NewService",
         responses=(
@@ -308,7 +314,7 @@ ROUTES: Final = (
     Route(
         endpoint="DELETE /api/services/{id}",
         credential="operator",
-        handler=lambda to: to.operator.leave_service,
+        handler_in=lambda handlers: handlers.operator.leave_service,
         summary="Remove a registered service; its calls in flight may finish",
         responses=(RouteResponse(200, "The service was removed", "ServerNameResponse"),),
         problems=(errors.INVALID_PARAMS, errors.UNKNOWN_SERVER, errors.DRAINING),
@@ -316,7 +322,7 @@ ROUTES: Final = (
     Route(
         endpoint="PUT /api/sessions/{id}/token",
         credential="operator",
-        handler=lambda to: to.operator.put_session_token,
+        handler_in=lambda handlers: handlers.operator.put_session_token,
         summary="Set the token sent to services for a session or principal; it is kept in memory and never shown",
         body="SessionToken",
         responses=(RouteResponse(200, "Used from the next call on", "SessionIdResponse"),),
@@ -325,7 +331,7 @@ ROUTES: Final = (
     Route(
         endpoint="DELETE /api/sessions/{id}/token",
         credential="operator",
-        handler=lambda to: to.operator.drop_session_token,
+        handler_in=lambda handlers: handlers.operator.drop_session_token,
         summary="Delete the token of a session; it is also deleted when the session ends",
         responses=(RouteResponse(200, "The session has no token any more", "TokenDropped"),),
         problems=(errors.INVALID_PARAMS,),
@@ -333,7 +339,7 @@ ROUTES: Final = (
     Route(
         endpoint="GET /api/tools/{name}/why",
         credential="operator",
-        handler=lambda to: to.operator.diagnose_tool,
+        handler_in=lambda handlers: handlers.operator.diagnose_tool,
         summary="Which server has a tool, or why there is none with this name",
         responses=(RouteResponse(200, "What is known, and what to do", "ToolExplained"),),
         problems=(errors.INVALID_PARAMS,),
@@ -341,13 +347,12 @@ ROUTES: Final = (
     Route(
         endpoint="POST /api/reload",
         credential="operator",
-        handler=lambda to: to.operator.reload,
+        handler_in=lambda handlers: handlers.operator.reload,
         summary="Reload the configuration file, as a whole or not at all",
         responses=(RouteResponse(200, "What changed", "Reloaded"),),
         problems=(errors.INVALID_PARAMS, errors.RELOAD_REFUSED, errors.DRAINING),
     ),
 )
-"""The order is that of the document."""
 
 
 # -- finding the handler ----------------------------------------------------------------------------------------------
@@ -391,7 +396,7 @@ _UNKNOWN_API_PATH: Final = PathHandlers("client", {}, rest=True)
 # Clients look here for OAuth before they have a token: they must get 404, not 401. Some look below the MCP address.
 _NO_OAUTH: Final = PathHandlers("open", {}, rest=True)
 _OAUTH_PATHS: Final = ("/register", "/authorize", "/token")
-_WELL_KNOWN: Final = tuple(f"{below}/.well-known/" for below in ("", *AGENTS))
+_WELL_KNOWN: Final = tuple(f"{below}/.well-known/" for below in ("", *MCP_PATHS))
 
 
 class RouteTable:
@@ -406,11 +411,13 @@ class RouteTable:
         for path, group in by_path.items():
             found = _path_handlers(group, handlers)
             if "{" in path:
-                self._patterns.append((re.compile(PATH_PARAMETER.sub(r"(?P<\1>[^/]+)", path)), found))
+                self._patterns.append((_path_pattern(path), found))
             else:
                 self._exact[path.encode()] = found
 
     def find(self, path: bytes) -> tuple[PathHandlers, Mapping[str, str]]:
+        """The handlers of a path and its parameters: for `/api/services/my%20app`, those of `/api/services/{id}` and
+        `{"id": "my app"}`. An unknown path has handlers without a method."""
         found = self._exact.get(path)
         if found is not None:
             return found, {}
@@ -424,13 +431,21 @@ class RouteTable:
         return (_UNKNOWN_API_PATH if text.startswith(API) else _UNKNOWN_PATH), {}
 
 
+def _path_pattern(path: str) -> re.Pattern[str]:
+    """`/api/services/{id}` → `/api/services/(?P<id>[^/]+)`."""
+    parts = PATH_PARAMETER.split(path)  # a literal part, a name, a literal part …
+    return re.compile(
+        "".join(f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
+    )
+
+
 def _path_handlers(group: list[Route], handlers: Handlers) -> PathHandlers:
     methods: dict[bytes, Handler] = {}
     for route in group:
         assert route.credential == group[0].credential, f"the methods of {route.path} require different credentials"
-        if route.handler is not None:
-            methods[route.method.encode()] = route.handler(handlers)
+        if route.handler_in is not None:
+            methods[route.method.encode()] = route.handler_in(handlers)
     if b"GET" in methods:
         methods[b"HEAD"] = methods[b"GET"]
     waits = any(route.waits for route in group)
-    return PathHandlers(group[0].credential, methods, rest=group[0].path not in AGENTS, waits=waits)
+    return PathHandlers(group[0].credential, methods, rest=group[0].path not in MCP_PATHS, waits=waits)

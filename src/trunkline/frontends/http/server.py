@@ -36,8 +36,8 @@ _MAX_CANDIDATES: Final = 1024
 _SILENT_S: Final = 1.0
 """A connection without a request for so long is evicted first. One that has just come was not read from yet."""
 _ACCESS_DENIED: Final = (HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED)
-_MCP_PATHS: Final = (MCP.encode(), f"{MCP}/".encode())
-"""Some clients add a slash, and a redirect would lose their POST."""
+_MCP_SPELLINGS: Final = (MCP.encode(), f"{MCP}/".encode())
+"""The two spellings of one path: some clients add a slash, and a redirect would lose their POST."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ class HttpServer:
         path, rest = request.path, False
         exchange.too_many_open = self.responding > self._max_responding
         try:
-            if path in _MCP_PATHS:
+            if path in _MCP_SPELLINGS:
                 self._mcp.handle(exchange, request, self._access.check(request))
                 return
             route, path_parameters = self._routes.find(path)
@@ -230,7 +230,7 @@ class HttpServer:
     def check_head(self, request: HttpRequest) -> GatewayError | None:
         """Check a request before its body has come; returns why it is refused."""
         try:
-            if request.path in _MCP_PATHS:
+            if request.path in _MCP_SPELLINGS:
                 self._access.check(request)
             else:
                 route, _ = self._routes.find(request.path)
@@ -243,7 +243,7 @@ class HttpServer:
     def refuse(self, exchange: HttpExchange, request: HttpRequest, error: GatewayError) -> None:
         """Refuse a request whose body has not come."""
         path = request.path
-        self._refuse(exchange, error, rest=path not in _MCP_PATHS and self._routes.find(path)[0].rest)
+        self._refuse(exchange, error, rest=path not in _MCP_SPELLINGS and self._routes.find(path)[0].rest)
 
     def _refuse(self, exchange: HttpExchange, error: GatewayError, *, rest: bool) -> None:
         problem = error.problem

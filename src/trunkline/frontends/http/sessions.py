@@ -46,8 +46,8 @@ class HttpSession(ClientSession):
     def is_idle(self) -> bool:
         return self.stream is None and not len(self.calls)
 
-    def outlived(self, now: float, idle_s: float) -> str:
-        """Why the session ends now; empty while it does not."""
+    def expiry_reason(self, now: float, idle_s: float) -> str:
+        """Why the session has expired; empty if it has not."""
         return "it was idle" if self.is_idle and now - self.used_at > idle_s else ""
 
     # -- its own stream -------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class HttpSessions:
         for session in list(self._sessions.values()):
             if not session.is_idle:
                 session.used_at = now
-            why = session.outlived(now, self._idle_s)
+            why = session.expiry_reason(now, self._idle_s)
             if why:
                 call_safely("the end of a session", self.end, session, why)
 

@@ -15,8 +15,9 @@ from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_REQUEST, NOT_ACCEPTABLE, Problem
 from trunkline.frontends.http.access import Denied, accepts_stream, check_content_type
 from trunkline.frontends.http.exchange import EVENTS
-from trunkline.frontends.http.requests import RouteRequest, copy_trace_headers
+from trunkline.frontends.http.requests import RouteRequest
 from trunkline.frontends.http.sessions import HttpSession, HttpSessions
+from trunkline.frontends.http.trace_context import copy_trace_headers
 from trunkline.frontends.mcp.batches import TOO_MANY_REQUESTS, ArrayBatchTransport, Batch
 from trunkline.frontends.mcp.requests import MessageResponder
 from trunkline.frontends.mcp.server import McpServer
@@ -44,7 +45,7 @@ class SseSession(HttpSession):
         """Before its `initialize` there is nothing to lose, though its stream is open."""
         return not self.version
 
-    def outlived(self, now: float, idle_s: float) -> str:
+    def expiry_reason(self, now: float, idle_s: float) -> str:
         if self.stream is None:
             return "its stream closed"
         is_late = not self.version and now - self.opened_at > _INITIALIZE_S

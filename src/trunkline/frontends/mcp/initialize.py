@@ -63,7 +63,7 @@ class Initializer:
             capabilities=capabilities,
             version=negotiated,
         )
-        self._when_listed(lambda: respond_later(context.responder, self._respond_initialize, session, context))
+        self._when_published(lambda: respond_later(context.responder, self._respond_initialize, session, context))
         return True
 
     def _respond_initialize(self, session: ClientSession, context: RequestContext) -> None:
@@ -76,7 +76,7 @@ class Initializer:
         session.initialized = True
 
     def discover(self, context: RequestContext) -> None:
-        self._when_listed(lambda: respond_later(context.responder, self._respond_discover, context))
+        self._when_published(lambda: respond_later(context.responder, self._respond_discover, context))
 
     def _respond_discover(self, context: RequestContext) -> None:
         registry = self._router.registry
@@ -97,7 +97,7 @@ class Initializer:
             return searching_instructions(registry, caller)
         return joined_instructions(registry, caller)
 
-    def _when_listed(self, then: Callable[[], None]) -> None:
+    def _when_published(self, then: Callable[[], None]) -> None:
         """Run this once every server has listed its tools, or after a short wait."""
         timer: asyncio.TimerHandle | None = None
         waiting = True
@@ -110,6 +110,6 @@ class Initializer:
                     timer.cancel()
                 then()
 
-        self._router.when_listed(go)
+        self._router.when_published(go)
         if waiting:
             timer = asyncio.get_running_loop().call_later(_INSTRUCTIONS_WAIT_S, go)

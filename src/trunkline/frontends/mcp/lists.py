@@ -87,8 +87,8 @@ class ListHandler:
 
     def handle(self, context: RequestContext) -> None:
         kind = _BY_METHOD[context.message.method or ""]
-        self._metadata.listed(kind.name)
-        self._router.when_listed(lambda: respond_later(context.responder, self._respond, context, kind))
+        self._metadata.note_listing(kind.name)
+        self._router.when_published(lambda: respond_later(context.responder, self._respond, context, kind))
 
     def _respond(self, context: RequestContext, kind: ListType) -> None:
         pages = self._pages_for(context, kind)
@@ -280,12 +280,12 @@ class ListMetadata:
         router.registry.on_source_changed.insert(0, self._forget)  # before the requests that wait for it
         router.registry.on_list_changed.append(self._forget)
 
-    def listed(self, name: ListName) -> None:
+    def note_listing(self, name: ListName) -> None:
         """A client lists this: servers whose last answer is old are asked again."""
         now = self._time()
         if now >= self._refreshed_at.get(name, 0.0) + _REFRESH_S:
             self._refreshed_at[name] = now
-            self._router.listed(name)
+            self._router.note_listing(name)
 
     def legacy(self) -> bytes:
         """The members after the list for a legacy client, each with a comma before it."""

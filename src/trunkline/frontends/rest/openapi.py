@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code, Executed, Phase, Severity
 from trunkline.core.source import State
-from trunkline.frontends.http.routes import AGENTS, PATH_PARAMETER, Route
+from trunkline.frontends.http.routes import MCP_PATHS, PATH_PARAMETER, Route
 from trunkline.version import __version__
 
 
@@ -469,7 +469,7 @@ def operation_id(route: Route) -> str:
 
 
 def _group(route: Route) -> str:
-    if route.path in AGENTS:
+    if route.path in MCP_PATHS:
         return "MCP"
     if route.credential == "operator":
         return "Operator"
@@ -486,7 +486,7 @@ def _responses(route: Route) -> dict[str, Any]:
     by_status: dict[int, list[Code]] = {}
     for code in codes:
         by_status.setdefault(code.http, []).append(code)
-    problem = _reference("JsonRpcError" if route.path in AGENTS else route.problem)
+    problem = _reference("JsonRpcError" if route.path in MCP_PATHS else route.problem)
     for status, group in sorted(by_status.items()):
         responses[str(status)] = {
             "description": "; ".join(f"{code.id}: {code.title}" for code in group),

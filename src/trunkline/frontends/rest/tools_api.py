@@ -17,7 +17,8 @@ from trunkline.core.call import Call, Caller
 from trunkline.core.errors import DEADLINE, INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayError, Problem
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.http.operator import switches
-from trunkline.frontends.http.requests import RouteRequest, respond_with_call, respond_with_problem, trace_meta
+from trunkline.frontends.http.requests import RouteRequest, respond_with_call, respond_with_problem
+from trunkline.frontends.http.trace_context import trace_meta
 from trunkline.frontends.mcp.clients import InFlightCalls
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.jsonrpc import REDUCED_STACK, BadMessage, check_text, encode, members_of
@@ -31,7 +32,7 @@ from trunkline.search.own_tool_definitions import (
     UnprovisionArguments,
 )
 
-TOOLS: Final = "tools"
+TOOLS_SWITCH: Final = "tools"
 _TIMEOUT_S: Final = 30.0
 
 
@@ -61,7 +62,7 @@ class ToolsApi:
         arguments = in_body(request.http, ProvisionArguments)
         later = _DelayedResponse(request, "Waiting for the servers")
         # Right after the start a server may not have listed its tools yet.
-        self._router.when_listed(
+        self._router.when_published(
             lambda: later.send_result(partial(self._discovery.provision, _caller(request), arguments))
         )
         later.begin()
@@ -74,15 +75,15 @@ class ToolsApi:
     # -- costs ----------------------------------------------------------------------------------------------------
 
     def budget(self, request: RouteRequest) -> None:
-        with_tools = switches(request.http, TOOLS, otherwise=True)[TOOLS]
+        with_tools = switches(request.http, TOOLS_SWITCH, otherwise=True)[TOOLS_SWITCH]
         catalog = self._router.views.of(_caller(request))
         later = _DelayedResponse(request, "Counting tokens")
 
         def counted() -> None:
             costs = self._discovery.listing.budget(catalog)
-            later.send(costs if with_tools else {name: value for name, value in costs.items() if name != TOOLS})
+            later.send(costs if with_tools else {name: value for name, value in costs.items() if name != "tools"})
 
-        self._router.when_listed(lambda: self._discovery.listing.when_counted(catalog, counted))
+        self._router.when_published(lambda: self._discovery.listing.when_counted(catalog, counted))
         later.begin()
 
     # -- running --------------------------------------------------------------------------------------------------

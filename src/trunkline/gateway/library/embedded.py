@@ -76,11 +76,11 @@ class EmbeddedGateway:
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
-    async def listed(self) -> None:
+    async def published(self) -> None:
         """Wait until every server has listed its tools or its start-up wait is over."""
-        listed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.router.when_listed(lambda: None if listed.done() else listed.set_result(None))
-        await listed
+        published: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.router.when_published(lambda: None if published.done() else published.set_result(None))
+        await published
 
     async def settled(self) -> None:
         """Wait until no server is starting, or until `close`."""

@@ -56,13 +56,13 @@ class Gateway:
         A server that is starting is waited for, at most `gateway.start_wait`; see `ready`.
         """
         running = self._require_running()
-        await running.listed()
+        await running.published()
         return list(running.tools(self._caller))
 
     async def search(self, query: str, limit: int = _FOUND) -> list[Tool]:
         """The tools that match a query, by words and meaning, best first; a tool named by the query comes first."""
         running = self._require_running()
-        await running.listed()
+        await running.published()
         return await running.search(self._caller, query.strip(), limit)
 
     async def servers(self) -> list[ServerStatus]:

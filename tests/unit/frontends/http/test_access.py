@@ -21,7 +21,7 @@ from trunkline.frontends.http.access import (
     Credential,
     Denied,
 )
-from trunkline.frontends.http.routes import AGENTS, ROUTES
+from trunkline.frontends.http.routes import MCP_PATHS, ROUTES
 from trunkline.protocol.http1 import HttpRequest, RequestParser
 from trunkline.protocol.http1_message import HttpLimits, HttpProblem
 
@@ -214,7 +214,7 @@ def test_a_link_on_another_site_may_lead_to_every_page_and_to_nothing_else(site:
     """A link to a path where MCP is spoken, or a frame of it, would open a session."""
     linked = (f"Sec-Fetch-Site: {site}", "Sec-Fetch-Mode: navigate")
     paths = {route.path for route in ROUTES}
-    pages = {path for path in paths - {*AGENTS} if not path.startswith("/api/")}
+    pages = {path for path in paths - {*MCP_PATHS} if not path.startswith("/api/")}
     assert "/" in pages
     for path in pages:
         for method in ("GET", "HEAD"):

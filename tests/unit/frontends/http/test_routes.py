@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.frontends.http.routes import AGENTS, ROUTES
+from trunkline.frontends.http.routes import MCP_PATHS, ROUTES
 from trunkline.frontends.rest.openapi import SCHEMAS
 
 pytestmark = pytest.mark.law
@@ -20,8 +20,15 @@ def test_only_the_two_probes_are_open() -> None:
 
 def test_whatever_changes_the_gateway_is_the_operators() -> None:
     for route in ROUTES:
-        if route.path not in AGENTS and route.method != "GET" and not route.path.startswith(USE_OF_TOOLS):
+        if route.path not in MCP_PATHS and route.method != "GET" and not route.path.startswith(USE_OF_TOOLS):
             assert route.credential == "operator", route.path
+
+
+def test_a_route_that_may_wait_documents_what_a_client_needs_to_try_again() -> None:
+    waiting = {route.path for route in ROUTES if route.waits}
+    for route in ROUTES:
+        if route.path in waiting and route.path not in MCP_PATHS:
+            assert route.problem == "CallProblem", route.endpoint
 
 
 def test_every_schema_that_a_route_names_is_there() -> None:
