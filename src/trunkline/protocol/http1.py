@@ -1,7 +1,8 @@
 """Reads HTTP/1.1 requests (bytes in, whole requests out), and writes the heads of requests and responses.
 
-llhttp (httptools) parses the grammar; the rules that it leaves open are decided here. The owner of the connection
-answers an `HttpProblem` with its status and closes: what follows may not begin where it seems to.
+`http1_message` has the states and what both parsers share: read it first. llhttp (httptools) parses the grammar; the
+rules that it leaves open are decided here. The owner of the connection answers an `HttpProblem` with its status and
+closes: what follows may not begin where it seems to.
 """
 
 from __future__ import annotations
@@ -26,55 +27,20 @@ from trunkline.protocol.http1_message import (
     content_length,
 )
 
-Headers = Iterable[tuple[bytes, bytes]]
+HeaderPairs = Iterable[tuple[bytes, bytes]]
 
 _FIRST_LINE_BYTES: Final = 14  # two spaces, `HTTP/1.1`, CRLF, and the CRLF that ends the head
 _HEADER_BYTES: Final = 200
 """The memory that a header takes besides its bytes: two objects and a place in a dictionary."""
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]*(:[0-9]*)?|\[[0-9A-Za-z:.%]+\](:[0-9]*)?")
-_TARGET: Final = re.compile(rb"/[!-\"$-~]*")
-_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_REASONS: Final = {
-    100: "Continue",
-    200: "OK",
-    201: "Created",
-    202: "Accepted",
-    204: "No Content",
-    304: "Not Modified",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    406: "Not Acceptable",
-    408: "Request Timeout",
-    409: "Conflict",
-    411: "Length Required",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    417: "Expectation Failed",
-    421: "Misdirected Request",
-    422: "Unprocessable Content",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    499: "Client Closed Request",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-    505: "HTTP Version Not Supported",
-}
-_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}\r\n".encode() for status, reason in _REASONS.items()}
-
-CONTINUE: Final = _STATUS_LINES[100] + b"\r\n"
-"""The whole interim response to `Expect: 100-continue`."""
 
 
 class HttpRequest(msgspec.Struct, gc=False):
     """One request. Header names are lower-case; the values of `repeated` ones are joined by commas.
 
     `headers` may be the same object as for an earlier request with the same head: never change it.
+
+    The garbage collector does not track requests (`gc=False`): there is one per message, and none is part of a cycle.
     """
 
     method: bytes
@@ -143,10 +109,10 @@ class RequestParser(MessageParser[HttpRequest]):
     def takes_whole(self, data: bytes) -> bool:
         """Whether all of this is quick to read: part of a body whose length is known, or a repeated head. Anything else
         may be many requests, or chunks of one byte each."""
-        if self._state == IN_BODY and self._head is not None:
+        if self._state is IN_BODY and self._head is not None:
             length = self._head.headers.get(b"content-length")
             return length is not None and content_length(length) - self._body.size >= len(data)
-        return self._state == IDLE and self._is_cached(data)
+        return self._state is IDLE and self._is_cached(data)
 
     @property
     def target(self) -> bytes:
@@ -174,19 +140,20 @@ class RequestParser(MessageParser[HttpRequest]):
 
     def _report_parsed(self, data: bytes, head_end: int, problem: BaseException | None) -> None:
         done = self._done
-        if len(done) == 1 and head_end and self._state == IDLE and self._head is not None:
+        if len(done) == 1 and head_end and self._state is IDLE and self._head is not None:
+            # Added before the request is reported, so that the callback can forget it (`forget_heads`).
             self._cached_heads.add(data, head_end, len(done[0].body), self._head)
         done.reverse()
         while done:
             self._on_request(done.pop())
         if problem is not None and self._llhttp is not None:
             raise problem
-        if self._state == IN_BODY:
+        if self._state is IN_BODY:
             self._body_awaited()
-        if self._state == IN_HEAD:  # llhttp does not say where in this chunk it began
+        if self._state is IN_HEAD:  # llhttp does not say where in this chunk it began
             self.held_bytes = self._quiet_bytes or min(len(data), self._limits.header_bytes)
             self.held_bytes += _HEADER_BYTES * len(self._headers)
-        elif self._state == IN_BODY:
+        elif self._state is IN_BODY:
             self.held_bytes = self._body.size + self._head_bytes
         else:
             self.held_bytes = 0
@@ -213,7 +180,7 @@ class RequestParser(MessageParser[HttpRequest]):
             except httptools.HttpParserCallbackError as error:
                 return error.__context__ or _refusal_of(error)
             except httptools.HttpParserError as error:
-                return None if self._state == CLOSED else _refusal_of(error)
+                return None if self._state is CLOSED else _refusal_of(error)
             else:
                 break
         return None
@@ -269,7 +236,7 @@ class RequestParser(MessageParser[HttpRequest]):
         self._done.append(request)
 
     def _framing_without_upgrade(self) -> bytes:
-        """A head that makes a new llhttp parser read the body of the request at which the old one stopped.
+        """A head with the same target that makes a new llhttp parser read the body of the request.
 
         For a request to upgrade, httptools reads no body and hands the connection over. We never upgrade, and some
         clients (Java's) offer HTTP/2 with their first POST, so that request is resumed after its head.
@@ -279,7 +246,7 @@ class RequestParser(MessageParser[HttpRequest]):
         framing = [(name, headers[name]) for name in (b"content-length", b"transfer-encoding") if name in headers]
         if not self._head.keep_alive:
             framing.append((b"connection", b"close"))
-        return request_head(b"POST", b"/", framing)
+        return _head(b"POST %b HTTP/1.1\r\n" % self._url, framing)
 
     def _check_body(self, headers: dict[bytes, bytes], http10: bool) -> None:
         length = headers.get(b"content-length")
@@ -308,6 +275,10 @@ def _ignore(_: HttpRequest) -> None:
     """Replaces the callback of a closed parser."""
 
 
+# The caches of these functions: clients name the same few hosts and targets again and again. They are small, because a
+# client may also name a new one each time.
+
+
 @lru_cache(maxsize=32)
 def _check_host(host: bytes, repeated: bool) -> None:
     if repeated or not _HOST.fullmatch(host):
@@ -330,8 +301,46 @@ def _refusal_of(error: httptools.HttpParserError) -> HttpProblem:
 
 # -- writing heads -----------------------------------------------------------------------------------------------------
 
+_TARGET: Final = re.compile(rb"/[!-\"$-~]*")
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_REASONS: Final = {
+    100: "Continue",
+    200: "OK",
+    201: "Created",
+    202: "Accepted",
+    204: "No Content",
+    304: "Not Modified",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    408: "Request Timeout",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    417: "Expectation Failed",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    499: "Client Closed Request",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+    505: "HTTP Version Not Supported",
+}
+_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}\r\n".encode() for status, reason in _REASONS.items()}
 
-def response_head(status: int, headers: Headers) -> bytes:
+CONTINUE: Final = _STATUS_LINES[100] + b"\r\n"
+"""The whole interim response to `Expect: 100-continue`."""
+
+
+def response_head(status: int, headers: HeaderPairs) -> bytes:
     """The head of a response with its blank line. Raises ValueError for a header that could inject another line."""
     line = _STATUS_LINES.get(status)
     if line is None:
@@ -339,12 +348,12 @@ def response_head(status: int, headers: Headers) -> bytes:
     return _head(line, headers)
 
 
-def request_head(method: bytes, target: bytes, headers: Headers) -> bytes:
+def request_head(method: bytes, target: bytes, headers: HeaderPairs) -> bytes:
     """The head of a request with its blank line. Raises ValueError for anything that could inject another line."""
     return _head(_request_line(method, target), headers)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # checked once: a source's requests all have the same few targets
 def _request_line(method: bytes, target: bytes) -> bytes:
     if not _TOKEN.fullmatch(method):
         raise ValueError(f"not an HTTP method: {method!r}")
@@ -353,21 +362,22 @@ def _request_line(method: bytes, target: bytes) -> bytes:
     return method + b" " + target + b" HTTP/1.1\r\n"
 
 
-def _head(first_line: bytes, headers: Headers) -> bytes:
+def _head(first_line: bytes, headers: HeaderPairs) -> bytes:
     parts = [first_line]
     for name, value in headers:
-        parts += (_name(name), value, b"\r\n")
+        parts += (_name_and_colon(name), value, b"\r\n")
     parts.append(b"\r\n")
     head = b"".join(parts)
-    # Exactly one CR and one LF for each line: any that a value contains would be one too many.
+    # Exactly one CR and one LF for each line: any that a value contains would be one too many. The lines are the first
+    # one (one part), a header each (three parts), and the blank one (one part).
     lines = (len(parts) + 4) // 3
     if head.count(b"\r") != lines or head.count(b"\n") != lines or b"\0" in head:
         raise ValueError("a header value must not contain CR, LF or NUL")
     return head
 
 
-@lru_cache(maxsize=1024)
-def _name(name: bytes) -> bytes:
+@lru_cache(maxsize=1024)  # checked once: the same names are written again and again
+def _name_and_colon(name: bytes) -> bytes:
     if not _TOKEN.fullmatch(name):
         raise ValueError(f"not a header name: {name!r}")
     return name + b": "

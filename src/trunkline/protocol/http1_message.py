@@ -1,23 +1,58 @@
-"""What the parsers of HTTP/1.1 requests and responses share: limits, the problem that ends a connection, headers.
+"""What the parsers of HTTP/1.1 requests and responses share: states, limits, headers, what ends a connection.
 
 llhttp (under httptools) checks the grammar strictly: it refuses control characters, folded lines, bare CR or LF, a
 space before the colon, Content-Length beside Transfer-Encoding or twice, and malformed chunks. What it accepts is
-checked further here and by the two parsers.
+checked further here and by the two parsers. One thing is let through: a message that says `RTSP/1.1` or `ICE/1.1` in
+place of `HTTP/1.1` is read as HTTP, since httptools reports the number of the version but not the protocol.
+
+The states of a parser (`_state`), each with what leaves it:
+
+| State   | Event                                    | Next    | Set in                                               |
+|---------|------------------------------------------|---------|------------------------------------------------------|
+| IDLE    | the first byte of a message              | IN_HEAD | `on_message_begin`                                   |
+|         | a message whose head is cached           | IDLE    | `feed` reports it without llhttp                     |
+| IN_HEAD | the blank line                           | IN_BODY | `on_headers_complete`, even if there is no body      |
+| IN_BODY | the end of the message                   | IDLE    | `on_message_complete`                                |
+|         | the end of a request that closes         | CLOSED  | `RequestParser.on_message_complete`                  |
+| any     | a problem, or a callback that raises     | CLOSED  | `feed`, which calls `close`                          |
+|         | bytes after the end of a response        | CLOSED  | `ResponseParser._stop`; that response is reported    |
+|         | the connection ends                      | CLOSED  | `ResponseParser.eof`; ends a response with no length |
+|         | `close`, also from within a callback     | CLOSED  | `close`                                              |
+| CLOSED  | whatever else arrives is ignored         | CLOSED  |                                                      |
+
+A response that asks for the connection to be closed leaves its parser IDLE: closing is up to the owner, who looks at
+`keep_alive`. llhttp is only ever ahead of what was reported within one call of `feed`; these flags say by how much:
+
+- `RequestParser._resuming`: llhttp stopped after a head that offers an upgrade; a new one, which begins with a head of
+  ours (IN_HEAD, IN_BODY once more), reads the body.
+- `RequestParser._head_reported`: `on_head` was called, or was not wanted, for the request whose body is arriving.
+- `RequestParser._expects_continue`: the current request asked for `100 Continue` and has not been told yet.
+- `ResponseParser._head_ready`: a final head was parsed and not reported yet.
+- `ResponseParser._ended`: the end of a response was parsed and not reported yet.
+- `ResponseParser._is_event_stream`: the limit applies to what each compressed chunk decodes to, not to the whole.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import Enum
 from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
-# The states of a parser: IDLE -> IN_HEAD -> IN_BODY -> IDLE for the next message, or -> CLOSED, which is never left,
-# after the last message of the connection, a problem, or `close`.
-IDLE: Final = 0
-IN_HEAD: Final = 1
-IN_BODY: Final = 2
-CLOSED: Final = 3
+
+class ParserState(Enum):
+    IDLE = "idle"
+    IN_HEAD = "in_head"
+    IN_BODY = "in_body"
+    CLOSED = "closed"
+
+
+# Names of the module: each message looks at the state several times, and a member of an Enum costs another lookup.
+IDLE: Final = ParserState.IDLE
+IN_HEAD: Final = ParserState.IN_HEAD
+IN_BODY: Final = ParserState.IN_BODY
+CLOSED: Final = ParserState.CLOSED
 _HEAD_END: Final = b"\r\n\r\n"
 _HEADER_OVERHEAD_BYTES: Final = 3  # a colon, CR and LF; the optional space is not counted
 _MAX_CACHED_HEADS: Final = 8
@@ -91,7 +126,7 @@ class MessageParser(ABC, Generic[_Head]):
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
-        self._state = IDLE
+        self._state: ParserState = IDLE
         self._cached_heads = HeadCache[_Head]()
         self._headers: dict[bytes, bytes] = {}
         self._repeated: tuple[bytes, ...] = ()
@@ -99,6 +134,7 @@ class MessageParser(ABC, Generic[_Head]):
         self._fed_bytes = 0
         # Bytes fed since llhttp last reached the end of a head, body bytes or the end of a message.
         # httptools keeps a header or trailer until it ends: this stops one that never does.
+        # The whitespace around a value does not count as part of a head, hence two more bytes for each header.
         self._quiet_bytes = 0
         self._quiet_limit_bytes = limits.header_bytes + 2 * limits.header_count
 
@@ -109,21 +145,23 @@ class MessageParser(ABC, Generic[_Head]):
     def feed(self, data: bytes) -> None:
         """Take received data. Raises `HttpProblem` after reporting what came before it; a callback may raise too."""
         try:
-            if self._state == IDLE:
+            if self._state is IDLE:
                 head_end = data.find(_HEAD_END) + 4
+                # This is `_is_cached`, inlined: every message comes here.
                 cached = self._cached_heads.get(data[:head_end])
                 if cached is not None and cached[0] == len(data):
                     self._report_cached(cached[1], data[head_end:])
                 else:
                     self._parse(data, head_end)
-            elif self._state != CLOSED:
+            elif self._state is not CLOSED:
                 self._parse(data, 0)
         except BaseException:
             self.close()
             raise
 
     def _parse(self, data: bytes, head_end: int) -> None:
-        """`head_end` is the end of a head that begins with this chunk; 0 when the chunk begins inside a message."""
+        """`head_end` is the end of a head that begins with this chunk (3, which is no head's end, if the chunk does not
+        reach it); 0 when the chunk begins inside a message."""
         size = len(data)
         self._fed_bytes = size if head_end else self._fed_bytes + size
         self._quiet_bytes += size

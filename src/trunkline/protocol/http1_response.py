@@ -1,4 +1,7 @@
-"""Reads HTTP/1.1 responses: bytes of one connection in; head, decoded body and end of each response out."""
+"""Reads HTTP/1.1 responses: bytes of one connection in; head, decoded body and end of each response out.
+
+`http1_message` has the states and what both parsers share: read it first.
+"""
 
 from __future__ import annotations
 
@@ -86,15 +89,15 @@ class ResponseHead(NamedTuple):
 
 
 class ResponseParser(MessageParser[ResponseHead]):
-    """Reads the responses of one connection, one after the other.
+    """Reads the responses of one connection, one after the other. Not for responses to HEAD, whose length has no body.
 
     The callbacks run from `feed`, never from inside llhttp, so they may close the parser or raise (which closes it
     too). For each response: `on_head` once (interim 1xx responses are skipped), `on_body` for each chunk that brings
     some of it, and `on_end` once, after the chunk was read to its end. Only one response is expected at a time: bytes
     after its end belong to none, so they clear `keep_alive` before `on_end`.
 
-    The limit counts decoded bytes of one response. `on_head` may call `lift_limit` for an endless stream, of which each
-    chunk still must not decode to more than the limit.
+    The limit counts decoded bytes of one response. `on_head` may call `expect_events` for an endless stream, of which
+    each compressed chunk still must not decode to more than the limit.
     """
 
     __slots__ = (
@@ -103,7 +106,7 @@ class ResponseParser(MessageParser[ResponseHead]):
         "_head",
         "_head_ready",
         "_inflater",
-        "_lifted",
+        "_is_event_stream",
         "_llhttp",
         "_on_body",
         "_on_end",
@@ -131,14 +134,14 @@ class ResponseParser(MessageParser[ResponseHead]):
         self._pieces: list[bytes] = []
         self._inflater: Inflater | None = None
         self._decoded_bytes = 0
-        self._lifted = False
+        self._is_event_stream = False
         self.keep_alive = True
         """Whether the connection can carry another request; settled when `on_end` is called."""
         self._llhttp: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
-    def lift_limit(self) -> None:
-        """Treat the response whose head was just reported as a stream, whose total size is unlimited."""
-        self._lifted = True
+    def expect_events(self) -> None:
+        """Treat the response whose head was just reported as a stream of events, whose total size is unlimited."""
+        self._is_event_stream = True
 
     def close(self) -> None:
         self._stop()
@@ -147,6 +150,8 @@ class ResponseParser(MessageParser[ResponseHead]):
         self._on_head = self._on_body = self._on_end = _ignore
 
     def _report_cached(self, head: ResponseHead, body: bytes) -> None:
+        # Only heads that kept the connection and have no Content-Encoding are cached, and a body of this length was
+        # within the limit, so nothing is left to check.
         self.keep_alive = True
         self._on_head(head.status, head.headers)
         if body:
@@ -165,10 +170,10 @@ class ResponseParser(MessageParser[ResponseHead]):
         state, headers = self._state, self._head.headers
         framed = b"content-length" in headers or b"transfer-encoding" in headers
         try:
-            if state == IN_HEAD or (state == IN_BODY and framed):
+            if state is IN_HEAD or (state is IN_BODY and framed):
                 raise HttpProblem(502, "connection closed in the middle of a response")
             self.keep_alive = False
-            if state == IN_BODY:
+            if state is IN_BODY:
                 self._ended = True
                 self._report()
         finally:
@@ -200,9 +205,13 @@ class ResponseParser(MessageParser[ResponseHead]):
         if self._head_ready:
             self._head_ready = False
             self._on_head(*self._head)
-            if self._pieces or self._state == IN_BODY:
+            if self._pieces or self._state is IN_BODY:
                 length = self._head.headers.get(b"content-length")
-                if length is not None and content_length(length) > self._limits.body_bytes and not self._lifted:
+                if (
+                    length is not None
+                    and content_length(length) > self._limits.body_bytes
+                    and not self._is_event_stream
+                ):
                     raise self._body_too_large()
         if self._pieces:
             data = b"".join(self._pieces)
@@ -218,7 +227,10 @@ class ResponseParser(MessageParser[ResponseHead]):
             self._on_end()
 
     def _report_body(self, data: bytes) -> None:
-        if self._lifted:
+        if self._is_event_stream:
+            if b"content-encoding" not in self._head.headers:
+                self._on_body(data)  # no larger than what was received; the owner limits each event
+                return
             self._decoded_bytes = 0
         try:
             for piece in self._decoded(data):
@@ -248,7 +260,7 @@ class ResponseParser(MessageParser[ResponseHead]):
         self._state = IN_HEAD
         self._decoded_bytes = 0
         self._inflater = None
-        self._lifted = False
+        self._is_event_stream = False
         self._headers = {}
         self._repeated = ()
 

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final
 from weakref import WeakKeyDictionary
 
-_SLICE_BYTES: Final = 8192
+SLICE_BYTES: Final = 8192
 _FULL_BYTES: Final = 65_536
 """After a chunk of this size the next may follow at once; a smaller one is the last for now."""
 _TURN_S: Final = 0.002
@@ -63,7 +63,7 @@ class FairReader:
         self._set_reading = set_reading
         self._served = served
         self.line_ends: tuple[bytes, ...] = (b"\n",)
-        self.slice_bytes = _SLICE_BYTES
+        self.slice_bytes = SLICE_BYTES
         self.more = False
         """Whether more data follows the slice that is being fed."""
         self.waiting = False

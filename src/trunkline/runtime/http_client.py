@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from socket import SOCK_STREAM
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Final, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from trunkline.protocol.http1_message import HttpProblem
 from trunkline.protocol.http1_response import ResponseParser
 from trunkline.runtime.deadlines import TimeLimit
-from trunkline.runtime.fair_reading import FairReader
+from trunkline.runtime.fair_reading import SLICE_BYTES, FairReader
 
+ExchangeFailure = Literal["connection", "too_large", "malformed"]
+"""Why an exchange failed: no connection or a lost one, a response over the limit, or one that is not HTTP."""
 IDLE_S: Final = 4.0
 """Shorter than the 5 s after which common servers close: a call on a connection they just closed would be lost."""
 MAX_WAITING: Final = 1000
 _CODED_SLICE_BYTES: Final = 64
+"""For compressed streams of events, of which a few bytes may stand for thousands of lines."""
 
 
 @lru_cache(maxsize=1)
@@ -62,31 +64,43 @@ class HttpTarget:
 
 class Exchange:
     """One request and its response, which subclasses handle. An exchange ends exactly once: with `on_end`, with
-    `on_fail`, or, without either, because its owner calls `abort`."""
+    `on_fail`, or, without either, because its owner calls `abort`.
 
-    __slots__ = ("connection", "over", "request_bytes", "written")
+    It waits, then is `written`, then `over`, or over at once. `over` is set before `on_end` or `on_fail`, so these may
+    start another exchange.
+    """
+
+    __slots__ = ("connection", "over", "queue", "request_bytes", "written")
 
     def __init__(self, request_bytes: bytes) -> None:
         self.request_bytes = request_bytes
+        self.queue: dict[Exchange, None] | None = None
+        """The exchanges among which this one waits, or has waited, for a connection."""
         self.connection: _Connection | None = None
+        """Set while the request is being written and the response read."""
         self.written = False
+        """Whether any of the request may have reached the server. Stays set when the exchange is over."""
         self.over = False
+        """Whether the exchange has ended; nothing more is called."""
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None: ...
     def on_body(self, data: bytes) -> None: ...
     def on_end(self) -> None: ...
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None: ...
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None: ...
 
-    def unlimited(self) -> None:
-        """Lift the size limit: the body is a stream of events, each of which has a limit of its own."""
+    def expect_events(self) -> None:
+        """Called from `on_head`: the body is a stream of events, which has no limit, but each event has one."""
         if self.connection is not None:
             self.connection.expect_events()
 
     def abort(self) -> None:
-        """Drop the rest of the response and close the connection, which tells the server."""
+        """Drop the rest of the response and close the connection, which tells the server. After `abort` nothing more is
+        called."""
         self.over = True
         if self.connection is not None:
             self.connection.drop()
+        elif self.queue is not None:
+            self.queue.pop(self, None)
 
 
 class HttpPool:
@@ -102,7 +116,8 @@ class HttpPool:
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
-        self._waiting: deque[Exchange] = deque()
+        self._waiting: dict[Exchange, None] = {}
+        """In the order in which they came. An exchange that is aborted leaves it."""
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
         self.reading = True
@@ -120,7 +135,8 @@ class HttpPool:
             exchange.over = True
             exchange.on_fail("the connection pool is closed")
             return
-        self._waiting.append(exchange)
+        self._waiting[exchange] = None
+        exchange.queue = self._waiting
         self._dial()
 
     @property
@@ -163,6 +179,7 @@ class HttpPool:
             self.released(protocol)
 
     async def _open_connection(self, target: HttpTarget) -> _Connection:
+        due = self._loop.time() + self.connect_timeout_s
         tls = _tls_context() if target.tls else None
         if target.socket:
             _, protocol = await self._loop.create_unix_connection(
@@ -170,45 +187,36 @@ class HttpPool:
             )
             return protocol
         # Looked up separately: uvloop does not cancel the lookup of a cancelled connection, and logs its failure later.
-        found = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-        name, port = target.host if tls else None, target.port
-        fault = OSError("the host has no address")
-        for address in dict.fromkeys(str(address[0]) for *_, address in found):
-            try:
-                _, protocol = await self._loop.create_connection(
-                    lambda: _Connection(self), address, port, ssl=tls, server_hostname=name
-                )
-                return protocol
-            except OSError as error:
-                fault = error
-        try:
-            raise fault
-        finally:
-            del fault  # its traceback refers to this frame
+        found = await self._loop.getaddrinfo(target.host, target.port, type=SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        while len(addresses) > 1:
+            # An address that is silent must not use up the time of those after it.
+            share_s = (due - self._loop.time()) / len(addresses)
+            with contextlib.suppress(OSError):
+                async with TimeLimit(share_s):
+                    return await self._connect_to(addresses[0], target, tls)
+            del addresses[0]
+        return await self._connect_to(addresses[0], target, tls)
+
+    async def _connect_to(self, address: str, target: HttpTarget, tls: ssl.SSLContext | None) -> _Connection:
+        name = target.host if tls else None
+        _, protocol = await self._loop.create_connection(
+            lambda: _Connection(self), address, target.port, ssl=tls, server_hostname=name
+        )
+        return protocol
+
+    def _next_waiting(self) -> Exchange:
+        """Take the exchange that has waited longest."""
+        exchange = next(iter(self._waiting))
+        del self._waiting[exchange]
+        return exchange
 
     def _fail_next(self, reason: str) -> None:
         """Fail one exchange after one failed attempt: the others have attempts of their own, or get one."""
-        while self._waiting:
-            exchange = self._waiting.popleft()
-            if not exchange.over:
-                exchange.over = True
-                exchange.on_fail(reason)
-                break
-
-    def released(self, connection: _Connection) -> None:
-        """Give a free connection to the next exchange, or keep it for later."""
-        while self._waiting:
-            exchange = self._waiting.popleft()
-            if not exchange.over:
-                connection.start(exchange)
-                return
-        if self._closed:
-            connection.drop()
-            return
-        connection.idle_since = self._loop.time()
-        self._idle.append(connection)
-        if self._sweep is None:
-            self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
+        if self._waiting:
+            exchange = self._next_waiting()
+            exchange.over = True
+            exchange.on_fail(reason)
 
     def _drop_idle(self) -> None:
         self._sweep = None  # first, so that the next released connection schedules it again even if this fails
@@ -218,15 +226,6 @@ class HttpPool:
             connection.drop()
         if self._idle:
             self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
-
-    def opened(self, connection: _Connection) -> None:
-        self._open.add(connection)
-
-    def lost(self, connection: _Connection) -> None:
-        self._open.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
-        self._dial()
 
     def set_reading(self, wanted: bool) -> None:
         """Read from all connections or from none. Unread data stays with the servers while there is no room for it."""
@@ -247,6 +246,30 @@ class HttpPool:
         while self._waiting:
             self._fail_next("the connection pool is closed")
         self.served = None
+
+    # -- called by connections ------------------------------------------------------------------------------------
+
+    def opened(self, connection: _Connection) -> None:
+        self._open.add(connection)
+
+    def released(self, connection: _Connection) -> None:
+        """Give a free connection to the next exchange, or keep it for later."""
+        if self._waiting:
+            connection.start(self._next_waiting())
+            return
+        if self._closed:
+            connection.drop()
+            return
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
+
+    def lost(self, connection: _Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._dial()
 
 
 class _Connection(asyncio.Protocol):
@@ -279,9 +302,9 @@ class _Connection(asyncio.Protocol):
 
     def expect_events(self) -> None:
         """Treat the response as a stream of events: its size has no limit, and its lines may end in CR."""
-        self.parser.lift_limit()
+        self.parser.expect_events()
         self._fair_reader.line_ends = (b"\n", b"\r")
-        if self._coded:  # a few compressed bytes may stand for thousands of lines
+        if self._coded:
             self._fair_reader.line_ends, self._fair_reader.slice_bytes = (), _CODED_SLICE_BYTES
 
     def set_reading(self, wanted: bool) -> None:
@@ -297,7 +320,9 @@ class _Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def drop(self) -> None:
+        """Close the connection at once; nothing more is reported to its exchange by the parser."""
         self._fair_reader.close()
+        self.parser.close()
         if self._transport is not None:
             self._transport.abort()
 
@@ -343,13 +368,13 @@ class _Connection(asyncio.Protocol):
         if problem is None:
             exchange.on_fail(reason)
         else:
-            too_large = problem.status == 413
-            exchange.on_fail(problem.reason, too_large=too_large, malformed=not too_large)
+            exchange.on_fail(problem.reason, "too_large" if problem.too_large else "malformed")
 
     # -- the parser -----------------------------------------------------------------------------------------------
 
     def _on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self._coded = b"content-encoding" in headers
+        if b"content-encoding" in headers:
+            self._coded = True
         if self._exchange is not None:
             self._exchange.on_head(status, headers)
 
@@ -359,6 +384,10 @@ class _Connection(asyncio.Protocol):
 
     def _on_end(self) -> None:
         exchange, self._exchange = self._exchange, None
+        if self._coded:
+            self._coded = False
+            self._fair_reader.line_ends, self._fair_reader.slice_bytes = (b"\n",), SLICE_BYTES
+        # First, so that a request which `on_end` sends finds the connection free, and those that wait are before it.
         if self.parser.keep_alive and self.usable and not self._fair_reader.more:
             self._pool.released(self)
         else:
@@ -380,11 +409,10 @@ class HttpResponse(NamedTuple):
 class RequestFailed(Exception):
     """A request without a response. `sent` says whether any of the request was written."""
 
-    def __init__(self, reason: str, *, sent: bool, too_large: bool = False, malformed: bool = False) -> None:
+    def __init__(self, reason: str, *, sent: bool, failure: ExchangeFailure = "connection") -> None:
         super().__init__(reason)
         self.sent = sent
-        self.too_large = too_large
-        self.malformed = malformed
+        self.failure = failure
 
 
 class _WholeExchange(Exchange):
@@ -410,10 +438,9 @@ class _WholeExchange(Exchange):
         if not self.reply.done():
             self.reply.set_result(HttpResponse(self._status, b"".join(self._parts), self._headers))
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
         if not self.reply.done():
-            fault = RequestFailed(reason, sent=self.written, too_large=too_large, malformed=malformed)
-            self.reply.set_exception(fault)
+            self.reply.set_exception(RequestFailed(reason, sent=self.written, failure=failure))
 
 
 async def send_request(pool: HttpPool, request: bytes, timeout_s: float) -> HttpResponse:

@@ -140,7 +140,7 @@ class OtlpExporter:
         try:
             reply = await send_request(self._pool, request, self._timeout_s)
         except RequestFailed as fault:
-            return _Attempt(str(fault), again=not fault.too_large)
+            return _Attempt(str(fault), again=fault.failure != "too_large")
         if reply.status // 100 == 2:
             try:
                 exported = msgspec.json.decode(reply.body, type=_ExportResponse, strict=False)

@@ -310,6 +310,14 @@ def test_a_request_to_upgrade_is_read_as_a_plain_request_with_its_body(framed: b
         assert (second.query, second.body) == (b"a=1", b"body")
 
 
+def test_the_target_of_a_request_to_upgrade_is_known_while_its_body_arrives() -> None:
+    collector = Collector()
+    collector.feed(b"POST /api/tools?a=1 HTTP/1.1\r\nHost: x\r\n" + H2C + b"Transfer-Encoding: chunked\r\n\r\n")
+    assert collector.parser.target == b"/api/tools?a=1"
+    assert collector.refused(b"no chunk\r\n") == 400
+    assert collector.parser.target == b"/api/tools?a=1"
+
+
 def test_a_thousand_pipelined_upgrades_are_a_thousand_requests() -> None:
     assert len(Collector().feed((b"GET / HTTP/1.1\r\nHost: x\r\n" + H2C + b"\r\n") * 1000)) == 1000
 

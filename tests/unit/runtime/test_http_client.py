@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 import gc
 import gzip
+import socket
+import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ from tests.support.waiting import at_most, until
 from tests.unit.runtime.scripted_server import Peer, Scripted, both_loops, http, run_on, scripted
 
 from trunkline.runtime import http_client
-from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget
+from trunkline.runtime.fair_reading import SLICE_BYTES, FairReader
+from trunkline.runtime.http_client import Exchange, ExchangeFailure, HttpPool, HttpTarget
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -29,7 +33,7 @@ class RecordedExchange(Exchange):
         self.headers: Mapping[bytes, bytes] = {}
         self.body = bytearray()
         self.ends: list[str] = []
-        self.flags: dict[str, bool] = {}
+        self.failure = ""
         self.ended = asyncio.Event()
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
@@ -42,9 +46,9 @@ class RecordedExchange(Exchange):
         self.ends.append("end")
         self.ended.set()
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
         self.ends.append(reason)
-        self.flags = {"too_large": too_large, "malformed": malformed}
+        self.failure = failure
         self.ended.set()
 
     async def end(self) -> str:
@@ -311,22 +315,20 @@ def test_an_answer_may_come_in_any_pieces_and_framings(loop_factory: Loop) -> No
 
 @both_loops
 @pytest.mark.parametrize(
-    ("answer", "too_large", "malformed"),
+    ("answer", "failure"),
     [
-        (b"nonsense\r\n\r\n", False, True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", False, True),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", False, True),
-        (http(b"x" * 2000), True, False),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n" + b"x" * 0xFFF + b"\r\n", True, False),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000, True, False),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", False, False),
-        (b"HTTP/1.1 200 OK\r\nContent-Le", False, False),
-        (b"", False, False),
+        (b"nonsense\r\n\r\n", "malformed"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", "malformed"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "malformed"),
+        (http(b"x" * 2000), "too_large"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n" + b"x" * 0xFFF + b"\r\n", "too_large"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000, "too_large"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "connection"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "connection"),
+        (b"", "connection"),
     ],
 )
-def test_a_bad_answer_fails_one_exchange_and_says_how(
-    loop_factory: Loop, answer: bytes, too_large: bool, malformed: bool
-) -> None:
+def test_a_bad_answer_fails_one_exchange_and_says_how(loop_factory: Loop, answer: bytes, failure: str) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             request = await peer.request()
@@ -336,7 +338,7 @@ def test_a_bad_answer_fails_one_exchange_and_says_how(
             exchange = ask(pool)
             assert await exchange.end() != "end"
             assert exchange.written
-            assert exchange.flags == {"too_large": too_large, "malformed": malformed}
+            assert exchange.failure == failure
             assert await done(ask(pool, GET.replace(b"/ ", b"/good "))) == b"hello"
 
     run_on(loop_factory, main())
@@ -353,7 +355,7 @@ def test_a_reset_after_the_request_fails_as_written(loop_factory: Loop) -> None:
             exchange = ask(pool)
             assert "lost" in await exchange.end()
             assert exchange.written
-            assert exchange.flags == {"too_large": False, "malformed": False}
+            assert exchange.failure == "connection"
 
     run_on(loop_factory, main())
 
@@ -362,7 +364,7 @@ def test_a_reset_after_the_request_fails_as_written(loop_factory: Loop) -> None:
 def test_a_stream_of_events_has_no_limit_once_it_is_lifted(loop_factory: Loop) -> None:
     class Stream(RecordedExchange):
         def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-            self.unlimited()
+            self.expect_events()
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -381,7 +383,7 @@ def test_a_stream_of_events_has_no_limit_once_it_is_lifted(loop_factory: Loop) -
 
 class Events(RecordedExchange):
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self.unlimited()
+        self.expect_events()
 
 
 @both_loops
@@ -399,6 +401,36 @@ def test_a_stream_comes_whole_and_in_order_however_many_lines_it_has(loop_factor
             stream = Events()
             pool.send(stream)
             assert await done(stream) == lines
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_connection_that_carried_a_compressed_stream_is_as_quick_as_before(
+    loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[FairReader] = []
+
+    def reader(*args: Any) -> FairReader:
+        readers.append(FairReader(*args))
+        return readers[-1]
+
+    monkeypatch.setattr(http_client, "FairReader", reader)
+
+    async def main() -> None:
+        async with scripted(echoes_events) as server, pool_to(server.url) as pool:
+            [stream, plain] = Events(), RecordedExchange()
+            for exchange in (stream, plain):
+                pool.send(exchange)
+                assert await done(exchange) == b"data: 1\n\n"
+            assert len(server.peers) == 1
+        [connection] = readers
+        assert (connection.slice_bytes, connection.line_ends) == (SLICE_BYTES, (b"\n",))
+
+    async def echoes_events(peer: Peer) -> None:
+        await peer.answer(http(gzip.compress(b"data: 1\n\n"), Content_Encoding="gzip"))
+        await peer.answer(http(b"data: 1\n\n"))
+        await peer.wait_closed()
 
     run_on(loop_factory, main())
 
@@ -463,6 +495,31 @@ def test_a_connection_that_takes_too_long_fails_unwritten(loop_factory: Loop) ->
             exchange = ask(pool)
             assert "0.2 seconds" in await exchange.end()
             assert not exchange.written
+
+    run_on(loop_factory, main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a full backlog is silent there, and all of 127/8 is this machine")
+@both_loops
+def test_an_address_that_is_silent_leaves_time_for_the_next_one(loop_factory: Loop) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with scripted(echoes) as server, pool_to(f"http://host:{server.port}/", connect_timeout_s=2) as pool:
+
+            async def getaddrinfo(*_: object, **__: object) -> list[Any]:
+                kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+                return [(*kind, (address, server.port)) for address in ("127.0.0.2", "127.0.0.1")]
+
+            loop.getaddrinfo = getaddrinfo
+            with contextlib.ExitStack() as opened:
+                silent = opened.enter_context(socket.socket())
+                silent.bind(("127.0.0.2", server.port))
+                silent.listen(0)
+                for _ in range(3):  # the backlog is full after them
+                    filler = opened.enter_context(socket.socket())
+                    filler.setblocking(False)
+                    filler.connect_ex(("127.0.0.2", server.port))
+                assert await done(ask(pool)) == b"hello"
 
     run_on(loop_factory, main())
 
@@ -563,6 +620,85 @@ def test_a_request_aborted_while_it_waits_is_never_written(loop_factory: Loop) -
             await done(third)
             assert not any(b"unwanted" in request for request in server.requests)
             assert unwanted.ends == []
+
+    run_on(loop_factory, main())
+
+
+class Leaves(RecordedExchange):
+    """An exchange that is aborted at the first call of the method with this name, and may say that it failed."""
+
+    def __init__(self, at: str, *, fails: bool = False) -> None:
+        super().__init__()
+        self.at = at
+        self.fails = fails
+        self.calls: list[str] = []
+
+    def leave(self, called: str) -> None:
+        self.calls.append(called)
+        if called == self.at:
+            self.abort()
+            if self.fails:
+                self.on_fail("enough")
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self.leave("on_head")
+
+    def on_body(self, data: bytes) -> None:
+        self.leave("on_body")
+
+
+@both_loops
+@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("at", ["on_head", "on_body"])
+def test_after_abort_nothing_more_is_called(loop_factory: Loop, at: str, coded: bool) -> None:
+    body = bytes(400_000)
+    answer = http(gzip.compress(body), Content_Encoding="gzip") if coded else http(body)
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.answer(answer)
+            await peer.wait_closed()
+
+        async with scripted(script) as server, pool_to(server.url, limit_bytes=1_000_000) as pool:
+            silent, failing = Leaves(at), Leaves(at, fails=True)
+            for exchange in (silent, failing):
+                pool.send(exchange)
+            await failing.end()
+            await until(lambda: not server.open, "both connections are closed")
+        calls = ["on_head", "on_body"][: 1 + (at == "on_body")]
+        assert silent.calls == failing.calls == calls
+        assert (silent.ends, failing.ends) == ([], ["enough"])
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_cached_answer_is_not_given_to_an_exchange_that_leaves_at_its_head(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with scripted(echoes) as server, pool_to(server.url) as pool:
+            assert await done(ask(pool)) == b"hello"
+            leaving = Leaves("on_head")
+            pool.send(leaving)
+            await until(lambda: not server.open, "its connection is closed")
+            assert (leaving.calls, leaving.ends) == (["on_head"], [])
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_exchanges_aborted_while_they_wait_do_not_count_and_are_not_kept(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with scripted(Peer.wait_closed) as server, pool_to(server.url, max_connections=1) as pool:
+            ask(pool)
+            await until(lambda: server.peers, "the only connection is in use")
+            waiting = [ask(pool, GET + b"x" * 1000) for _ in range(http_client.MAX_WAITING)]
+            assert pool.at_capacity
+            forgotten = [weakref.ref(exchange) for exchange in waiting]
+            while waiting:
+                waiting.pop().abort()
+            assert not pool.at_capacity
+            gc.collect()
+            assert not any(reference() for reference in forgotten)
 
     run_on(loop_factory, main())
 

@@ -24,7 +24,7 @@ from trunkline.protocol.http1 import request_head
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 from trunkline.runtime.child_io import head_text
 from trunkline.runtime.deadlines import LATE_S
-from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget, RequestFailed, send_request
+from trunkline.runtime.http_client import Exchange, ExchangeFailure, HttpPool, HttpTarget, RequestFailed, send_request
 from trunkline.telemetry.redaction import Redactor
 
 Headers = list[tuple[bytes, bytes]]
@@ -138,7 +138,7 @@ class GatewayReply(Exchange):
         self.session_id = headers.get(_SESSION_ID, b"")
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(_EVENTS):
             self._sse = SseParser(self._gateway.limit_bytes)
-            self.unlimited()
+            self.expect_events()
         if status == 202 or (self.is_notification_stream and self.streamed):
             self._gateway.reached()
         if self.needs_status_only:
@@ -155,7 +155,7 @@ class GatewayReply(Exchange):
         except SseTooLarge as error:
             self._deliver(error.events)
             self.abort()
-            self.on_fail(str(error), too_large=True)
+            self.on_fail(str(error), "too_large")
             return
         self._deliver(events)
 
@@ -174,9 +174,9 @@ class GatewayReply(Exchange):
             self.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self.settle()
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
         self._gateway.forget(self)
-        self.error, self.too_large, self.malformed = reason, too_large, malformed
+        self.error, self.too_large, self.malformed = reason, failure == "too_large", failure == "malformed"
         self.settle()
 
     # -- what is wrong with it ------------------------------------------------------------------------------------

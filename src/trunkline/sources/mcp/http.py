@@ -21,7 +21,7 @@ from trunkline.core.source import Source, SourceKind
 from trunkline.protocol.mcp.versions import Era
 from trunkline.protocol.sse import SseEvent
 from trunkline.runtime.deadlines import TimeLimit, settle
-from trunkline.runtime.http_client import Exchange, HttpPool, HttpTarget
+from trunkline.runtime.http_client import Exchange, ExchangeFailure, HttpPool, HttpTarget
 from trunkline.runtime.source_context import SourceContext
 from trunkline.sources.mcp.http_exchanges import EventStream
 from trunkline.sources.mcp.http_session import BaseHttpSession, HttpUpstreamSession
@@ -116,7 +116,7 @@ class _Post(Exchange):
         if self._status >= 300:
             self._fail(SOURCE_PROTOCOL, f"answered HTTP {self._status} to a message")
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
         self._timer.cancel()
         self._fail(SOURCE_LOST if self.written else SOURCE_START_FAILED, reason)
 

@@ -16,9 +16,9 @@ import msgspec
 from trunkline.core.call import STREAM_CLOSED, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED
 from trunkline.protocol.mcp.methods import INITIALIZE
-from trunkline.protocol.sse import SseParser, SseTooLarge
+from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 from trunkline.runtime.child_io import head_text
-from trunkline.runtime.http_client import Exchange
+from trunkline.runtime.http_client import Exchange, ExchangeFailure
 
 if TYPE_CHECKING:
     from trunkline.sources.mcp.http_session import BaseHttpSession, HttpUpstreamSession
@@ -73,14 +73,20 @@ class _StreamableExchange(Exchange, Generic[S]):
         session, request = self._session, self._request
         try:
             events = self._sse.feed(data)
-        except SseTooLarge:
-            self.abort()
-            self.on_fail("an event is too large", too_large=True)
+        except SseTooLarge as error:
+            self._event_too_large(error.events)
             return
         for event in events:
             session.event(event, request)
         if request is not None and request.done and self._cut_timer is None and not self.over:
             self.cut_after(LINGER_S)
+
+    def _event_too_large(self, before: list[SseEvent]) -> None:
+        for event in before:
+            self._session.event(event, self._request)
+        if not self.over:  # one of them may have ended the session
+            self.abort()
+            self.on_fail("an event is too large", "too_large")
 
     def cut_after(self, seconds: float) -> None:
         self._cut_timer = asyncio.get_running_loop().call_later(seconds, self._cut)
@@ -127,7 +133,7 @@ class EventStream(_StreamableExchange["BaseHttpSession"]):
         self.status = status
         if status == 200:
             self._sse = self.parser
-            self.unlimited()
+            self.expect_events()
         if self._on_opened is not None:
             self._on_opened()
 
@@ -135,9 +141,9 @@ class EventStream(_StreamableExchange["BaseHttpSession"]):
         self._cancel_cut()
         self._on_ended(self)
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
         self.failure = reason
-        self.too_large = too_large
+        self.too_large = failure == "too_large"
         self.on_end()
 
 
@@ -205,7 +211,7 @@ class MessagePost(_StreamableExchange["HttpUpstreamSession"]):
         request = self._request
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(EVENTS):
             self._sse = SseParser(self._session.pool.limit_bytes)
-            self.unlimited()
+            self.expect_events()
         if request is not None and request.method == INITIALIZE and status == 200:
             self._session.session_id = headers.get(SESSION_ID, b"")
 
@@ -276,10 +282,11 @@ class MessagePost(_StreamableExchange["HttpUpstreamSession"]):
             return f"the answer is not the expected JSON-RPC response: {excerpt!r}"
         return f"answered HTTP {self.status}: {excerpt!r}"
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
         session, request = self._session, self._request
+        too_large = failure == "too_large"
         self._cancel_cut()
-        if request is not None and not request.done and not (too_large or malformed) and self._can_resume():
+        if request is not None and not request.done and failure == "connection" and self._can_resume():
             session.exchange_ended(request, ok=True)
             self._resumed(request)
             return
@@ -287,7 +294,7 @@ class MessagePost(_StreamableExchange["HttpUpstreamSession"]):
             session.exchange_ended(None, ok=too_large)
             return
         code = SOURCE_LOST if self.written else SOURCE_START_FAILED
-        code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
+        code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if failure == "malformed" else code
         problem = session.problem(code, reason, request)
         session.exchange_ended(request, ok=too_large)
         if not request.done:

@@ -41,7 +41,15 @@ from trunkline.protocol.service import (
     usable_tools,
 )
 from trunkline.runtime.child_io import head_text, safe_text
-from trunkline.runtime.http_client import Exchange, HttpPool, HttpResponse, HttpTarget, RequestFailed, send_request
+from trunkline.runtime.http_client import (
+    Exchange,
+    ExchangeFailure,
+    HttpPool,
+    HttpResponse,
+    HttpTarget,
+    RequestFailed,
+    send_request,
+)
 from trunkline.runtime.server_lifecycle import HealthTracker, RetryBackoff
 from trunkline.runtime.source_context import SessionTokens, SourceContext
 from trunkline.sources.service import EVERYBODY, DeclaredTool, ServiceSection
@@ -93,10 +101,10 @@ class ExecuteRequest(Exchange):
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._on_finished(self, self._executed(body) if self._status == 200 else self._refused(body), True)
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
         code = SOURCE_LOST if self.written else SOURCE_START_FAILED
-        code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
-        self._on_finished(self, Failure(self._problem(code, reason)), too_large)
+        code = ANSWER_TOO_LARGE if failure == "too_large" else SOURCE_PROTOCOL if failure == "malformed" else code
+        self._on_finished(self, Failure(self._problem(code, reason)), failure == "too_large")
 
     def _executed(self, body: bytes) -> Outcome:
         try:
@@ -287,8 +295,8 @@ class ServiceSource(ToolsOnlySource):
 
     async def _end(self, *pools: HttpPool) -> None:
         for post in list(self._posts.values()):
-            post.on_fail("the server was stopped")
             post.abort()
+            post.on_fail("the server was stopped")
         for pool in pools:
             await pool.close()
 

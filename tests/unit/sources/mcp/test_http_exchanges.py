@@ -205,6 +205,24 @@ def test_a_resumed_stream_that_stays_open_is_closed_after_the_answer(
     run_on(loop_factory, main())
 
 
+@both_loops
+def test_events_before_one_that_is_too_large_are_delivered(loop_factory: Loop) -> None:
+    heard: list[str] = []
+
+    def whole(message: Any) -> bytes:
+        notification = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+        return stream(event(notification) + event(result(message)) + event(b"x" * 5000))
+
+    async def main() -> None:
+        async with scripted(Poller(stream(PRIMED), whole)) as server, session_to(server.url) as session:
+            session.on_notification = lambda method, params: heard.append(method)
+            assert isinstance(await outcome(sent(session)), Result)
+            await until(lambda: not session._posts, "it is closed")
+
+    run_on(loop_factory, main())
+    assert heard == ["notifications/tools/list_changed"]
+
+
 # The server's own stream ---------------------------------------------------------------------------------------------
 
 

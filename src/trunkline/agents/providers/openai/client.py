@@ -38,7 +38,7 @@ from trunkline.config.secret_detection import secrets_in
 from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, GatewayError, Problem
 from trunkline.runtime.child_io import head_text, safe_text
 from trunkline.runtime.deadlines import TimeLimit
-from trunkline.runtime.http_client import Exchange, HttpPool
+from trunkline.runtime.http_client import Exchange, ExchangeFailure, HttpPool
 from trunkline.telemetry.redaction import Redactor
 
 _REFUSAL_BYTES: Final = 16 * 1024
@@ -242,8 +242,8 @@ class StreamedResponse(Exchange):
         self._ended = True
         self._wake.set()
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self._fault = ConnectionFailed(reason, final=too_large or malformed)
+    def on_fail(self, reason: str, failure: ExchangeFailure = "connection") -> None:
+        self._fault = ConnectionFailed(reason, final=failure != "connection")
         self._wake.set()
 
 
