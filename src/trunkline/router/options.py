@@ -12,8 +12,8 @@ from trunkline.protocol.jsonrpc import Members
 
 Redirect = Callable[[Call, str, Members], tuple[str, Members] | None]
 """Called with a call, its tool and its parameters before any rule applies. Returns the tool that is really meant, with
-its parameters; None if it is this one, or if the call was failed meanwhile. The tool must
-not be redirected in turn, because nothing would stop a loop."""
+its parameters; None if it is this one, or if the call was failed meanwhile. The target must not be redirected in turn,
+because nothing would stop a loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

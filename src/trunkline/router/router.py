@@ -245,7 +245,7 @@ class Router:
         4. Header parameters.
         5. Rewriting: it may change the parameters, which are part of the cache's key.
         6. Cache: a hit needs neither a deadline nor a place at the source.
-        7. Deadline, then admission: the call may wait in the queue of its source.
+        7. Deadline, then admission: the wait in the queue of the source counts.
         """
         entry = self.views.of(call.caller).find(name)
         if entry is None:

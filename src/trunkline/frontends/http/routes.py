@@ -417,7 +417,7 @@ class RouteTable:
 
     def find(self, path: bytes) -> tuple[PathHandlers, Mapping[str, str]]:
         """The handlers of a path and its parameters: for `/api/services/my%20app`, those of `/api/services/{id}` and
-        `{"id": "my app"}`. An unknown path has handlers without a method."""
+        `{"id": "my app"}`. For an unknown path they handle no method."""
         found = self._exact.get(path)
         if found is not None:
             return found, {}
