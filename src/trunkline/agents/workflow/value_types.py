@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar, Final, Generic, TypeVar
 
+from trunkline.agents.providers import PROVIDERS as PROGRAMS
 from trunkline.agents.workflow.condition import Condition, ConditionError, parse_condition
 from trunkline.agents.workflow.reader import LocatedReference, WorkflowReader
 from trunkline.agents.workflow.shell import QuotedReference, ShellTemplate, shell_template
@@ -30,7 +31,8 @@ from trunkline.core.errors import (
 
 T = TypeVar("T")
 OPENAI_COMPATIBLE: Final = "openai_compatible"
-PROVIDERS: Final = ("claude", "codex", "gemini", "opencode", OPENAI_COMPATIBLE)
+PROVIDERS: Final = (*PROGRAMS, OPENAI_COMPATIBLE)
+"""What `provider` may be in a workflow."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _ENVIRONMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _VARIABLE_NAME: Final = re.compile(r"([A-Z_][A-Z0-9_]{0,63})\Z")
