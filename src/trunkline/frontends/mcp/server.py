@@ -38,7 +38,6 @@ _ROUTED: Final = (
     methods.TASKS_UPDATE,
     methods.TASKS_CANCEL,
 )
-_ROUTED_LEGACY: Final = (methods.TASKS_RESULT, methods.TASKS_LIST)
 Handler = Callable[[RoutedCall], None]
 
 
@@ -70,7 +69,7 @@ class McpServer:
         common |= dict.fromkeys(_ROUTED, self._route)
         self._legacy: Final[dict[str, Handler]] = {
             **common,
-            **dict.fromkeys(_ROUTED_LEGACY, self._route),
+            methods.TASKS_RESULT: self._route,
             methods.INITIALIZE: self._initialize,
             methods.PING: lambda context: context.responder.result(own_result(b"{}")),
             methods.LOGGING_SET_LEVEL: lambda context: set_level(router, context),

@@ -25,7 +25,6 @@ COMPLETION_COMPLETE: Final = "completion/complete"
 LOGGING_SET_LEVEL: Final = "logging/setLevel"
 
 TASKS_GET: Final = "tasks/get"
-TASKS_LIST: Final = "tasks/list"
 TASKS_RESULT: Final = "tasks/result"
 TASKS_UPDATE: Final = "tasks/update"
 TASKS_CANCEL: Final = "tasks/cancel"

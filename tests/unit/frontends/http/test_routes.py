@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.frontends.http.routes import MCP_PATHS, ROUTES
-from trunkline.frontends.rest.openapi import SCHEMAS
+from trunkline.frontends.rest.bodies import SCHEMAS
 
 pytestmark = pytest.mark.law
 USE_OF_TOOLS = ("/api/tools/", "/api/proxy/")
