@@ -189,6 +189,8 @@ class HttpPool:
         # Looked up separately: uvloop does not cancel the lookup of a cancelled connection, and logs its failure later.
         found = await self._loop.getaddrinfo(target.host, target.port, type=SOCK_STREAM)
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        if not addresses:
+            raise OSError("the host has no address")
         while len(addresses) > 1:
             # An address that is silent must not use up the time of those after it.
             share_s = (due - self._loop.time()) / len(addresses)

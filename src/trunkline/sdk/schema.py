@@ -91,11 +91,15 @@ def _read_integer(value: Any, path: str) -> int:
     return value
 
 
-def _read_number(value: Any, path: str) -> float:
+def _number(value: Any, path: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _expected(path, "a number", value)
+    return value
+
+
+def _read_float(value: Any, path: str) -> float:
     try:
-        return float(value)
+        return float(_number(value, path))
     except OverflowError:
         raise Mismatch(f"`{path}` is too large a number") from None
 
@@ -107,7 +111,9 @@ _NULL: Final = _instances(types.NoneType, "null", {"type": "null"})
 _ARRAY: Final = _instances(list, "an array", {"type": "array"})
 _OBJECT: Final = _instances(dict, "an object", {"type": "object"})
 _INTEGER: Final = ValueSchema({"type": "integer"}, _read_integer)
-_NUMBER: Final = ValueSchema({"type": "number"}, _read_number)
+_NUMBER: Final = ValueSchema({"type": "number"}, _read_float)
+_ANY_NUMBER: Final = ValueSchema({"type": "number"}, _number)
+"""A number as it came, which may be too large for a float."""
 
 
 def _choice(pairs: Iterable[tuple[Any, Any]]) -> ValueSchema:
@@ -136,7 +142,7 @@ def _union(members: Sequence[ValueSchema]) -> ValueSchema:
             except Mismatch as mismatch:
                 problems.append(str(mismatch))
         reasons = [problem for problem in problems if not problem.startswith(f"`{path}` must be null")]
-        raise Mismatch(", or ".join(reasons))
+        raise Mismatch(", or ".join(reasons or problems))
 
     return ValueSchema({"anyOf": [each.schema for each in members]}, read)
 
@@ -222,7 +228,9 @@ def object_of(
 
 # -- schemas that a program wrote itself -----------------------------------------------------------------------------
 
-_BY_TYPE: Final = {each.schema["type"]: each for each in (_TEXT, _INTEGER, _NUMBER, _BOOLEAN, _NULL, _ARRAY, _OBJECT)}
+_BY_TYPE: Final = {
+    each.schema["type"]: each for each in (_TEXT, _INTEGER, _ANY_NUMBER, _BOOLEAN, _NULL, _ARRAY, _OBJECT)
+}
 
 
 def top_level_of(schema: Mapping[str, Any]) -> ValueSchema:
@@ -243,7 +251,7 @@ def _type_of(schema: Json) -> ValueSchema:
         return _choice((value, value) for value in cast(list[Any], allowed))
     wanted = schema.get("type")
     kinds = [_BY_TYPE.get(str(kind), ANYTHING) for kind in _if_list([wanted] if isinstance(wanted, str) else wanted)]
-    return _union(kinds) if kinds else ANYTHING
+    return _union(kinds) if len(kinds) > 1 else next(iter(kinds), ANYTHING)
 
 
 def _if_dict(value: Any) -> Json:

@@ -525,6 +525,19 @@ def test_an_address_that_is_silent_leaves_time_for_the_next_one(loop_factory: Lo
 
 
 @both_loops
+def test_a_host_without_an_address_fails_the_exchange(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async def getaddrinfo(*_: object, **__: object) -> list[Any]:
+            return []
+
+        async with pool_to("http://host:80/") as pool:
+            asyncio.get_running_loop().getaddrinfo = getaddrinfo
+            assert "no address" in await ask(pool).end()
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 def test_a_server_without_a_valid_certificate_is_not_spoken_to(loop_factory: Loop) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:

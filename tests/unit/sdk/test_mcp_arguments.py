@@ -39,6 +39,15 @@ def test_good_arguments_are_let_through(arguments) -> None:
     assert problem_with(arguments, SCHEMA) == ""
 
 
+def test_a_number_too_large_for_a_float_is_a_number() -> None:
+    assert problem_with({"n": 1, "x": 10**400}, SCHEMA) == ""
+
+
+@pytest.mark.parametrize("kind", ["null", ["null"]])
+def test_what_must_be_null_is_named(kind) -> None:
+    assert "`x` must be null" in problem_with({"x": 1}, {"properties": {"x": {"type": kind}}})
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
