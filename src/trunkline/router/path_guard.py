@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
-from trunkline.core.call import Call, Failure
+from trunkline.core.call import Call, Failure, Json
 from trunkline.core.errors import DRAINING, PATH_TRAVERSAL, QUEUE_FULL, Problem
 from trunkline.protocol.jsonrpc import encode_members
 from trunkline.router.admission import Deadlines, retry_later
@@ -54,7 +54,7 @@ class PathGuard:
     def stops(self, call: Call, start: int, timeout_s: float, go_on: Callable[[], None]) -> bool:
         """Check the parameters from `start` on, and `_meta`. Returns True if the call was refused, or is held to be
         checked. A call that was held goes on by way of `go_on` if it passes."""
-        meta = sent_meta(call)
+        meta = sent_meta(call.meta) if call.meta else b""
         size_bytes = len(call.params) + len(meta)
         if size_bytes > _LONG_BYTES and (may_traverse(bytes(call.params)) or may_traverse(meta)):
             self._take(_Check(call, start, size_bytes, go_on), timeout_s)
@@ -117,17 +117,17 @@ _META_HINT: Final = "`_meta` is checked like the arguments: write the path witho
 def traversal_problem(call: Call, start: int = 0) -> Problem | None:
     """Find path traversal in what is sent of a call: its parameters from `start` on, and its `_meta`."""
     place, hint = _traversing_string(bytes(call.params), start), _HINT
-    if not place:
-        place, hint = _traversing_string(sent_meta(call), 0), _META_HINT
+    if not place and call.meta:
+        place, hint = _traversing_string(sent_meta(call.meta), 0), _META_HINT
     if not place:
         return None
     message = f"Path traversal in {place}"
     return Problem(code=PATH_TRAVERSAL, message=message, source=call.source, tool=call.tool, hint=hint)
 
 
-def sent_meta(call: Call) -> bytes:
-    """The `_meta` that is passed on with a call, as a member of an object; empty if there is none."""
-    return encode_members({"_meta": encode_members(call.meta)}) if call.meta else b""
+def sent_meta(meta: Mapping[str, Json]) -> bytes:
+    """The `_meta` that is passed on with a call, as a member of an object."""
+    return encode_members({"_meta": encode_members(meta)})
 
 
 def _traversing_string(json: bytes, start: int) -> str:
