@@ -90,7 +90,7 @@ generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, key
 	$(BIN)/python -m tools.write_route_and_tool_docs
 	$(BIN)/python -m tools.write_protected_path_docs
 	$(BIN)/python -m tools.write_protocol_docs
-	$(BIN)/python tools/write_openapi.py
+	$(BIN)/python -m tools.write_openapi
 	$(BIN)/python -m tools.write_config_schema
 
 pictures: $(VENV)/.dev  ## Make the terminal pictures of the docs anew, from real runs

@@ -1,11 +1,14 @@
-"""Parts of a documentation page that come from code, between `<!-- begin: NAME -->` and `<!-- end: NAME -->`."""
+"""Documentation that comes from code: whole JSON documents, and parts of a page between `<!-- begin: NAME -->` and
+`<!-- end: NAME -->`."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 _REGION = re.compile(r"(?P<begin><!-- begin: (?P<name>[\w. -]+) -->\n).*?(?P<end><!-- end: (?P=name) -->)", re.DOTALL)
@@ -40,3 +43,18 @@ def main(tool: str, pages: Mapping[Path, Mapping[str, str]], arguments: list[str
     for fault in faults:
         print(f"{fault}; run `python -m {tool}`", file=sys.stderr)
     return 1 if faults else 0
+
+
+def json_text(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_json(tool: str, path: Path, document: Any, arguments: list[str]) -> int:
+    """Write a document of its own, or with `--check` say whether it is current."""
+    if "--check" not in arguments:
+        path.write_text(json_text(document), encoding="utf-8")
+        return 0
+    if path.is_file() and path.read_text(encoding="utf-8") == json_text(document):
+        return 0
+    print(f"{path} is out of date: run `python -m {tool}`", file=sys.stderr)
+    return 1

@@ -3,11 +3,10 @@ file is read with; with `--check`, says whether it is current."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 
-from tools.docs_regions import DOCS
+from tools.docs_regions import DOCS, write_json
 
 from trunkline.config.clients import ClientEntry
 from trunkline.config.load import CLIENTS, GATEWAY, SCHEMA, SOURCES
@@ -75,18 +74,8 @@ def _source_schema(names: Iterable[str]) -> JsonSchema:
     }
 
 
-def document() -> str:
-    return json.dumps(config_schema(section_kinds()), indent=2, ensure_ascii=False) + "\n"
-
-
 def main(arguments: list[str]) -> int:
-    if "--check" not in arguments:
-        DOCUMENT.write_text(document(), encoding="utf-8")
-        return 0
-    if DOCUMENT.is_file() and DOCUMENT.read_text(encoding="utf-8") == document():
-        return 0
-    print(f"{DOCUMENT} is out of date: run `python -m tools.write_config_schema`", file=sys.stderr)
-    return 1
+    return write_json("tools.write_config_schema", DOCUMENT, config_schema(section_kinds()), arguments)
 
 
 if __name__ == "__main__":

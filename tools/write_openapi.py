@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
+
+from tools.docs_regions import DOCS, write_json
 
 from trunkline.frontends.http.routes import ROUTES
 from trunkline.frontends.rest.openapi import openapi_document
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
-
-
-def document() -> str:
-    return json.dumps(openapi_document(ROUTES), indent=2, ensure_ascii=False) + "\n"
+DOCUMENT = DOCS / "openapi.json"
 
 
 def main(arguments: list[str]) -> int:
-    if "--check" not in arguments:
-        DOCUMENT.write_text(document(), encoding="utf-8")
-        return 0
-    if DOCUMENT.is_file() and DOCUMENT.read_text(encoding="utf-8") == document():
-        return 0
-    print(f"{DOCUMENT} is out of date: run `python tools/write_openapi.py`", file=sys.stderr)
-    return 1
+    return write_json("tools.write_openapi", DOCUMENT, openapi_document(ROUTES), arguments)
 
 
 if __name__ == "__main__":

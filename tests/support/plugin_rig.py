@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.gateway.composition import GatewayRuntime
+from trunkline.runtime.children import Children
+from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources import section_kinds
 
 JOBS = str(Path(__file__).with_name("plugin_jobs.py"))
@@ -44,6 +47,19 @@ class FaultyPlugin(Records):
 def jobs_entry(name: str = "jobs", **keys: Any) -> dict[str, dict[str, Any]]:
     """One entry with the plugin of plain jobs behind it."""
     return {name: {"kind": "plugin", "command": sys.executable, "args": [JOBS], "timeout": at_most(30), **keys}}
+
+
+def plugin_context(children: Children) -> SourceContext:
+    """What one plugin source gets from its gateway, for tests that make the source themselves."""
+    return SourceContext(
+        children=children,
+        environ=os.environ,
+        message_bytes=1 << 20,
+        sessions_per_source=1,
+        session_idle_s=1,
+        start_slots=StartSlots(),
+        redact=str,
+    )
 
 
 class House:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.plugin_rig import plugin_context
 
 from trunkline.core.errors import SOURCE_START_FAILED, GatewayError
 from trunkline.runtime.children import Children
-from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources.plugin import PluginSection
 from trunkline.sources.plugin.process import PREFIX, PluginProcess, start_process
 
@@ -27,15 +26,7 @@ def in_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.asynccontextmanager
 async def started() -> AsyncIterator[PluginProcess]:
     children = Children()
-    context = SourceContext(
-        children=children,
-        environ=os.environ,
-        message_bytes=1 << 20,
-        sessions_per_source=1,
-        session_idle_s=1,
-        start_slots=StartSlots(),
-        redact=str,
-    )
+    context = plugin_context(children)
     section = PluginSection(command="/bin/sleep", args=("60",))
     try:
         yield await start_process("p", section, context, lambda _, __: None)

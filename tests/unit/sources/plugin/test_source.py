@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.plugin_rig import FAULTS, FaultyPlugin, House, housed
+from tests.support.plugin_rig import FAULTS, FaultyPlugin, House, housed, plugin_context
 from tests.support.sink_ledger import Ledger
 from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import SOURCE_DOWN
 from trunkline.runtime.children import Children
-from trunkline.runtime.source_context import SourceContext, StartSlots
 from trunkline.sources.plugin import PluginSection
 from trunkline.sources.plugin.source import PluginSource
 
@@ -26,15 +24,7 @@ from trunkline.sources.plugin.source import PluginSource
 @contextlib.asynccontextmanager
 async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Ledger]:
     children = Children()
-    context = SourceContext(
-        children=children,
-        environ=os.environ,
-        message_bytes=1 << 20,
-        sessions_per_source=1,
-        session_idle_s=1,
-        start_slots=StartSlots(),
-        redact=str,
-    )
+    context = plugin_context(children)
     args = (FAULTS, json.dumps(plugin.options))
     section = PluginSection(command=sys.executable, args=args, start_timeout=at_most(20))
     ledger = Ledger()
