@@ -137,6 +137,10 @@ class EventStream(_StreamableExchange["BaseHttpSession"]):
         if self._on_opened is not None:
             self._on_opened()
 
+    def on_body(self, data: bytes) -> None:
+        if self._sse is not None:  # the body of a refusal is not used
+            super().on_body(data)
+
     def on_end(self) -> None:
         self._cancel_cut()
         self._on_ended(self)
